@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"errors"
+	"math/bits"
+	"strconv"
+)
+
+// The token bucket: it holds at most Capacity tokens, gains P each Q ms, and a call takes its cost out. Source: J. Turner, "New directions
+// in communications", IEEE Communications Magazine 24(10), 1986; debt as in golang.org/x/time/rate.
+//
+// Invariant of every state that is stored: credit <= full and full - credit <= maxUnits, where full = Capacity*Q.
+
+func bucketLimitOK(l Limit) bool {
+	if l.P <= 0 || l.Q <= 0 || l.Q > maxPeriod || l.Capacity <= 0 {
+		return false
+	}
+	hi, lo := bits.Mul64(uint64(l.Capacity), uint64(l.Q))
+	return hi == 0 && lo <= maxUnits
+}
+
+func bucketReduced(l Limit) bool { return commonDivisor(l.P, l.Q) == 1 }
+
+func appendBucket(dst []byte, l Limit, s state) []byte {
+	dst = appendUvarint(dst, uint64(l.P))
+	dst = appendUvarint(dst, uint64(l.Q))
+	dst = appendUvarint(dst, uint64(l.Capacity))
+	return appendUvarint(dst, zigzag(s.credit))
+}
+
+func readBucket(b []byte) (l Limit, s state, ok bool) {
+	var p, q, capacity, credit uint64
+	at := 0
+	if p, at = uvarint(b, at); at == 0 {
+		return l, s, false
+	}
+	if q, at = uvarint(b, at); at == 0 {
+		return l, s, false
+	}
+	if capacity, at = uvarint(b, at); at == 0 {
+		return l, s, false
+	}
+	if credit, at = uvarint(b, at); at != len(b) || at == 0 {
+		return l, s, false
+	}
+	// A number above the largest int64 turns negative here and is refused with the others.
+	l = Limit{P: int64(p), Q: int64(q), Capacity: int64(capacity)}
+	s.credit = unzigzag(credit)
+	if !bucketLimitOK(l) {
+		return l, s, false
+	}
+	full := l.Capacity * l.Q
+	return l, s, s.credit <= full && uint64(full)-uint64(s.credit) <= maxUnits
+}
+
+func bucketFresh(l Limit) state { return state{credit: l.Capacity * l.Q} }
+
+// bucketCarry works on what is missing to a full bucket, which is never negative and 128 bits wide here, so that a debt too large for the
+// new unit does not matter once time has paid it.
+func bucketCarry(from, to Limit, s state, elapsed int64) (state, error) {
+	full := to.Capacity * to.Q
+	var hi, lo uint64
+	switch {
+	case from.Q != to.Q:
+		hi, lo = rescaledMissing(from.Q, to.Q, s.credit, full)
+	case s.credit < full:
+		lo = uint64(full) - uint64(s.credit)
+	}
+	gainedHi, gainedLo := bits.Mul64(uint64(elapsed), uint64(to.P))
+	lo, borrow := bits.Sub64(lo, gainedLo, 0)
+	hi, borrow = bits.Sub64(hi, gainedHi, borrow)
+	if borrow != 0 {
+		return state{credit: full}, nil
+	}
+	if hi != 0 || lo > maxUnits {
+		return s, debtError(to, hi, lo)
+	}
+	return state{credit: full - int64(lo)}, nil
+}
+
+// rescaledMissing returns what is missing to full, in the new unit, after credit was rescaled from units of 1/q to 1/toQ, rounded down.
+func rescaledMissing(q, toQ, credit, full int64) (hi, lo uint64) {
+	debt := credit < 0
+	hi, lo = bits.Mul64(uint64(max(credit, -credit)), uint64(toQ))
+	quoHi := hi / uint64(q)
+	quoLo, rest := bits.Div64(hi%uint64(q), lo, uint64(q))
+	if !debt {
+		if quoHi != 0 || quoLo >= uint64(full) {
+			return 0, 0
+		}
+		return 0, uint64(full) - quoLo
+	}
+	var carry uint64
+	if rest != 0 { // down is deeper into debt
+		quoLo, carry = bits.Add64(quoLo, 1, 0)
+		quoHi += carry
+	}
+	lo, carry = bits.Add64(quoLo, uint64(full), 0)
+	return quoHi + carry, lo
+}
+
+// debtError says that under the limit a bucket misses more than can be held: the debt is too large for its unit, or the burst for the debt.
+func debtError(l Limit, hi, lo uint64) error {
+	e := &RangeError{Argument: "burst", Reason: "this key is in debt"}
+	debtLo, borrow := bits.Sub64(lo, uint64(l.Capacity*l.Q), 0)
+	if hi-borrow == 0 && debtLo < maxUnits {
+		e.Max = int64((maxUnits - debtLo) / uint64(l.Q))
+	}
+	if e.Max == 0 {
+		e.Argument, e.Reason = "rate "+rateText(l.P, l.Q), "no burst can be held with it while this key is in debt"
+	}
+	return e
+}
+
+var (
+	errForce   = errors.New("FORCE excludes MAXWAIT and PARTIAL")
+	errPartial = errors.New("PARTIAL excludes COST 0 and MAXWAIT")
+)
+
+func bucketCheckOp(op Op) error {
+	switch {
+	case op.Force && (op.MaxWait != 0 || op.Partial):
+		return errForce
+	case op.Partial && (op.Cost == 0 || op.MaxWait != 0):
+		return errPartial
+	}
+	return nil
+}
+
+func bucketTake(l Limit, s state, op Op, hold, late int64) (next state, allowed, retry int64, err error) {
+	if op.Partial {
+		return bucketPart(l, s, op.Cost, hold, late)
+	}
+	possible := op.Cost <= l.Capacity
+	if possible && hold == 0 && s.credit >= op.Cost*l.Q {
+		return state{credit: s.credit - op.Cost*l.Q}, 1, 0, nil
+	}
+	if op.Force {
+		if next, err = bucketOwe(l, s, op.Cost); err != nil {
+			return s, 0, 0, err
+		}
+		return next, 0, late + max(bucketWait(l, next, 0), hold), nil
+	}
+	if !possible {
+		return s, 0, -1, nil
+	}
+	wait := late + max(bucketWait(l, s, op.Cost), hold)
+	if op.MaxWait == 0 {
+		return s, 0, wait, nil
+	}
+	if wait > op.MaxWait {
+		return s, 0, wait - op.MaxWait, nil
+	}
+	if next, err = bucketOwe(l, s, op.Cost); err != nil {
+		return s, 0, 0, err
+	}
+	return next, 1, wait, nil
+}
+
+// bucketPart grants what is there of cost, whole tokens only; with nothing to grant it waits for one.
+func bucketPart(l Limit, s state, cost, hold, late int64) (next state, allowed, retry int64, err error) {
+	granted := min(cost, s.credit/l.Q)
+	if hold == 0 && granted > 0 {
+		return state{credit: s.credit - granted*l.Q}, granted, 0, nil
+	}
+	return s, 0, late + max(bucketWait(l, s, 1), hold), nil
+}
+
+// bucketOwe debits cost whether it is there or not.
+func bucketOwe(l Limit, s state, cost int64) (state, error) {
+	room := maxUnits - uint64(l.Capacity*l.Q-s.credit)
+	hi, lo := bits.Mul64(uint64(cost), uint64(l.Q))
+	if hi != 0 || lo > room {
+		return s, &RangeError{Argument: "COST " + strconv.FormatInt(cost, 10), Max: int64(room / uint64(l.Q)), Reason: "this key's debt would be too large"}
+	}
+	return state{credit: s.credit - int64(lo)}, nil
+}
+
+// bucketWait returns the ms until tokens (at most Capacity) are there, rounded up.
+func bucketWait(l Limit, s state, tokens int64) int64 {
+	missing := tokens*l.Q - s.credit
+	if missing <= 0 {
+		return 0
+	}
+	return roundedUp(missing, l.P)
+}
+
+func bucketRefund(l Limit, s state, tokens int64) state {
+	full := l.Capacity * l.Q
+	hi, lo := bits.Mul64(uint64(tokens), uint64(l.Q))
+	if hi != 0 || lo >= uint64(full-s.credit) {
+		return state{credit: full}
+	}
+	return state{credit: s.credit + int64(lo)}
+}
+
+func bucketOutlook(l Limit, s state) (remaining, reset int64) {
+	return max(s.credit, 0) / l.Q, bucketWait(l, s, l.Capacity)
+}
+
+// roundedUp divides positive numbers.
+func roundedUp(a, b int64) int64 { return int64((uint64(a) + uint64(b) - 1) / uint64(b)) }

@@ -1,0 +1,97 @@
+package engine
+
+import "math"
+
+// An Op is what a call asks for.
+type Op struct {
+	Cost    int64 // tokens, >= 0
+	MaxWait int64 // ms the caller is willing to wait, 0 = none; at most MaxMaxWait
+	Partial bool  // grant min(Cost, whole tokens there)
+	Force   bool  // debit in any case
+}
+
+// A Decision is the answer to a call: five integers.
+type Decision struct {
+	Allowed    int64 // 1 or 0; with Partial how many were granted
+	RetryAfter int64 // ms. Denied: until the same call would pass, -1 if it never can. Allowed: 0, or with MaxWait the ms to sleep first
+	Remaining  int64 // whole tokens left after the call, never below 0
+	ResetAfter int64 // ms until full again, debt and penalty included
+	Limit      int64 // burst in tokens
+}
+
+// Acquire decides a call at now (Unix ms in [0, MaxNow]) under lim and debits if it is allowed. old is the entry's bytes as the last call
+// returned them, empty for an absent key; it may have been made under another limit of the same algorithm.
+//
+// The new bytes are appended to dst and returned; nil means that nothing changed and nothing need be written: a refusal, or an allowed
+// cost of 0. With room in dst nothing is allocated. dst must not overlap old. Errors: *RangeError, ErrMalformed, ErrAlgorithm, and an
+// error in words for contradicting options; with any of them nothing changed.
+func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) ([]byte, Decision, error) {
+	var c call
+	if err := c.open(lim, old, now, op); err != nil {
+		return nil, Decision{}, err
+	}
+	d, changed, err := c.take(op)
+	if err != nil || !changed {
+		return nil, d, err
+	}
+	return appendEntry(dst, &c.entry), d, nil
+}
+
+// Peek returns the decision that Acquire with that cost would give. It changes nothing.
+func Peek(lim Limit, old []byte, now int64, cost int64) (Decision, error) {
+	var c call
+	op := Op{Cost: cost}
+	if err := c.open(lim, old, now, op); err != nil {
+		return Decision{}, err
+	}
+	d, _, err := c.take(op)
+	return d, err
+}
+
+// Refund gives tokens (>= 0) back at now, capped at the limit the entry carries. old must not be empty. The decision says allowed 1,
+// retry_after 0 and the rest as after the refund. Bytes as in Acquire: nil if nothing was missing or tokens is 0.
+func Refund(dst []byte, old []byte, tokens, now int64) ([]byte, Decision, error) {
+	if tokens < 0 {
+		return nil, Decision{}, outOfRange("tokens", tokens, math.MaxInt64)
+	}
+	stored, err := readEntry(old)
+	if err != nil {
+		return nil, Decision{}, err
+	}
+	var c call
+	if err := c.carry(stored.limit, stored, now); err != nil {
+		return nil, Decision{}, err
+	}
+	before := c.state
+	c.state = c.row.refund(c.limit, before, tokens)
+	d := c.decision(1, 0)
+	if c.state == before {
+		return nil, d, nil
+	}
+	return appendEntry(dst, &c.entry), d, nil
+}
+
+// Penalize lets no call pass before now + wait (ms in [0, MaxPenalty]), or before ts + wait where the entry's time is later. It never
+// shortens an earlier penalty. The decision is what Peek with cost 1 then says. Bytes as in Acquire: nil if an earlier penalty lasts as
+// long, or wait is 0.
+func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) ([]byte, Decision, error) {
+	if wait < 0 || wait > MaxPenalty {
+		return nil, Decision{}, outOfRange("wait", wait, MaxPenalty)
+	}
+	var c call
+	op := Op{Cost: 1}
+	if err := c.open(lim, old, now, op); err != nil {
+		return nil, Decision{}, err
+	}
+	until := c.ts + wait
+	changed := until > max(c.blocked, c.ts)
+	if changed {
+		c.blocked = until
+	}
+	penalized := c.entry
+	d, _, err := c.take(op)
+	if err != nil || !changed {
+		return nil, d, err
+	}
+	return appendEntry(dst, &penalized), d, nil
+}

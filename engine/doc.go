@@ -1,0 +1,24 @@
+// Package engine decides whether a call fits a rate limit, from the limit, what is remembered and a time that the caller hands in.
+//
+// Call [ParseLimit] (or [ParseExpression]) once for the arguments and then [Acquire] with the entry's bytes; everything else looks at
+// or edits the same bytes. No function asks what time it is, holds a lock, or keeps anything between calls.
+//
+// # Units
+//
+// Times are Unix milliseconds in [0, MaxNow]. Waits and resets are milliseconds, rounded up. A rate is the exact fraction P/Q tokens per
+// millisecond in lowest terms. A bucket's credit is an int64 that counts units of 1/Q token, so one millisecond is worth exactly P units
+// and one token exactly Q. Products are 128 bits wide. There is no floating point, nothing wraps and nothing saturates: what cannot be
+// held is an error that names the largest accepted value.
+//
+// # Bytes of an entry
+//
+//	byte 0         high nibble: Algorithm; low nibble: flags
+//	               (bit 0: blocked_until is present; bit 1: kept for the name of a limit; bits 2, 3: 0; bits 1 to 3 are 0 for now)
+//	ts             uvarint, Unix ms up to which time has been counted
+//	blocked_until  uvarint, Unix ms, only with flag bit 0, always later than ts: the penalty
+//	limit          bucket: P, Q, Capacity (tokens), each a uvarint
+//	state          bucket: credit at ts, zigzag varint in 1/Q token; negative in debt
+//
+// A uvarint is that of encoding/binary in its shortest form, a zigzag varint likewise. There is exactly one encoding of a state, and
+// nothing follows it. A bucket in ordinary use takes 12 to 18 bytes and no entry more than 52.
+package engine

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+)
+
+// Bounds of what a limit and a wait may be.
+const (
+	// maxUnits bounds both a full bucket and what one misses to be full, in 1/Q token. The 1<<54 it leaves free below 1<<63 is room for
+	// two times (a caller's lateness and a timestamp), so that no wait and no reset can overflow.
+	maxUnits = 1<<63 - 1<<54
+	// maxPeriod bounds a period, in ms, and so every Q.
+	maxPeriod int64 = 1_000_000_000_000
+	// maxFraction bounds the fractional digits of a decimal rate. 1000 * 10^maxFraction is maxPeriod.
+	maxFraction = 9
+	// MaxMaxWait is the longest MAXWAIT, in ms: one day.
+	MaxMaxWait int64 = 24 * 60 * 60 * 1000
+	// MaxPenalty is the longest penalty, in ms: 365 days.
+	MaxPenalty int64 = 365 * MaxMaxWait
+)
+
+const (
+	wantRate   = "tokens per second above 0 with at most 9 fractional digits, for example 10 or 0.5, or a count per period, for example 5/1m"
+	wantUnit   = "a period with a unit (ms s m h d), for example 60s"
+	wantPeriod = "a period above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
+	wantBurst  = "whole tokens above 0, for example 20"
+)
+
+// A Limit is what is allowed: an algorithm and its parameters. It is comparable; equal limits mean the same.
+type Limit struct {
+	Algorithm Algorithm
+	P, Q      int64 // bucket: P tokens each Q ms, in lowest terms, both > 0
+	Capacity  int64 // bucket: burst in tokens, > 0; Capacity*Q is at most maxUnits
+}
+
+// ParseLimit reads a bucket's two arguments. rate is tokens per second as a decimal with at most 9 fractional digits ("10", "0.5") or a
+// count per period ("5/1m", "5/m", "100/250ms"; units ms s m h d); burst is the capacity in tokens. It does not allocate unless it
+// fails, with an *ArgumentError.
+func ParseLimit(rate, burst []byte) (Limit, error) {
+	p, q, err := parseRate(rate)
+	if err != nil {
+		return Limit{}, err
+	}
+	n, end, ok := scanInteger(burst, 0)
+	if ok && end == len(burst) && n > 0 && n <= maxUnits/q {
+		return Limit{Algorithm: Bucket, P: p, Q: q, Capacity: n}, nil
+	}
+	if largest := maxUnits / q; allDigits(burst) && (!ok || n > largest) {
+		return Limit{}, badArgument("burst", burst, "at most "+strconv.FormatInt(largest, 10)+" tokens at this rate")
+	}
+	return Limit{}, badArgument("burst", burst, wantBurst)
+}
+
+// ParseExpression reads a limit written as one argument: "rate:burst", as in "10:20" or "5/1m:10".
+func ParseExpression(expr []byte) (Limit, error) {
+	at := -1
+	for i, c := range expr {
+		if c != ':' {
+			continue
+		}
+		if at >= 0 {
+			at = -1
+			break
+		}
+		at = i
+	}
+	if at < 0 {
+		return Limit{}, badArgument("limit", expr, "rate:burst, for example 10:20 or 5/1m:10")
+	}
+	return ParseLimit(expr[:at], expr[at+1:])
+}
+
+// ParseNow reads a caller's time: Unix ms in [0, MaxNow].
+func ParseNow(b []byte) (ms int64, err error) {
+	n, end, ok := scanInteger(b, 0)
+	if !ok || end != len(b) || n > MaxNow {
+		return 0, badArgument("now", b, "Unix milliseconds from 0 to "+strconv.FormatInt(MaxNow, 10)+", for example 1700000000000")
+	}
+	return n, nil
+}
+
+// ParseCost reads a number of tokens >= 0.
+func ParseCost(b []byte) (int64, error) {
+	n, end, ok := scanInteger(b, 0)
+	if !ok || end != len(b) {
+		return 0, badArgument("COST", b, "whole tokens from 0 to 9223372036854775807, for example 1")
+	}
+	return n, nil
+}
+
+// ParseWait reads a wait for the argument called name: ms as a bare integer ("250") or a count with a unit ("250ms", "2s", "1m"), from 0
+// to max ms.
+func ParseWait(name string, b []byte, max int64) (ms int64, err error) {
+	n, end, ok := scanInteger(b, 0)
+	if ok && end < len(b) {
+		n, ok = inUnit(n, b[end:])
+	}
+	if !ok || n > max {
+		return 0, badArgument(name, b, "milliseconds from 0 to "+strconv.FormatInt(max, 10)+", or a count with a unit, for example 250 or 2s")
+	}
+	return n, nil
+}
+
+// parseRate returns the rate as p tokens each q ms in lowest terms, p > 0 and 0 < q <= maxPeriod.
+func parseRate(b []byte) (p, q int64, err error) {
+	n, end, ok := scanInteger(b, 0)
+	if !ok {
+		return 0, 0, rateError(b)
+	}
+	if end == len(b) {
+		return decimalRate(b, n, 0)
+	}
+	switch b[end] {
+	case '.':
+		return fractionalRate(b, n, end+1)
+	case '/':
+		return periodicRate(b, n, end+1)
+	}
+	return 0, 0, rateError(b)
+}
+
+// fractionalRate goes on after the point: whole is what stood before it.
+func fractionalRate(b []byte, whole int64, from int) (p, q int64, err error) {
+	digits := len(b) - from
+	if digits < 1 || digits > maxFraction || !allDigits(b[from:]) {
+		return 0, 0, rateError(b)
+	}
+	n := uint64(whole)
+	for _, c := range b[from:] {
+		hi, lo := bits.Mul64(n, 10)
+		n = lo + uint64(c-'0')
+		if hi != 0 || n > math.MaxInt64 {
+			return 0, 0, badArgument("rate", b, "at most "+largestDecimal(digits)+" with "+strconv.Itoa(digits)+" fractional digits")
+		}
+	}
+	return decimalRate(b, int64(n), digits)
+}
+
+// decimalRate reduces n / 10^digits tokens per second. Only 2 and 5 can divide the denominator, so no general divisor is looked for.
+func decimalRate(b []byte, n int64, digits int) (p, q int64, err error) {
+	if n == 0 {
+		return 0, 0, rateError(b)
+	}
+	tens := 3 + digits // the denominator is 1000 * 10^digits
+	twos := min(bits.TrailingZeros64(uint64(n)), tens)
+	n >>= uint(twos)
+	fives := tens
+	for ; fives > 0 && n%5 == 0; fives-- {
+		n /= 5
+	}
+	return n, powersOf5[fives] << uint(tens-twos), nil
+}
+
+// powersOf5 reaches to the fives in maxPeriod.
+var powersOf5 = [...]int64{1, 5, 25, 125, 625, 3125, 15625, 78125, 390625, 1953125, 9765625, 48828125, 244140625}
+
+// periodicRate goes on after the slash: n tokens each period.
+func periodicRate(b []byte, n int64, from int) (p, q int64, err error) {
+	if n == 0 {
+		return 0, 0, rateError(b)
+	}
+	count, end, ok := scanInteger(b, from)
+	if end == from && end < len(b) {
+		count, ok = 1, true // "5/m"
+	}
+	if !ok {
+		return 0, 0, badArgument("rate", b, wantPeriod)
+	}
+	if end == len(b) {
+		return 0, 0, badArgument("rate", b, wantUnit)
+	}
+	period, ok := inUnit(count, b[end:])
+	if !ok || period == 0 || period > maxPeriod {
+		return 0, 0, badArgument("rate", b, wantPeriod)
+	}
+	d := commonDivisor(n, period)
+	return n / d, period / d, nil
+}
+
+// commonDivisor is Euclid's; counts are small beside periods, so it takes one or two divisions as a rule.
+func commonDivisor(a, b int64) int64 {
+	x, y := uint64(a), uint64(b)
+	for x > 1 {
+		x, y = y%x, x
+	}
+	if x == 1 {
+		return 1
+	}
+	return int64(y)
+}
+
+// inUnit returns count units in ms, not ok if the unit is unknown or the result cannot be held.
+func inUnit(count int64, unit []byte) (ms int64, ok bool) {
+	var size int64
+	switch string(unit) {
+	case "ms":
+		size = 1
+	case "s":
+		size = 1000
+	case "m":
+		size = 60 * 1000
+	case "h":
+		size = 60 * 60 * 1000
+	case "d":
+		size = 24 * 60 * 60 * 1000
+	default:
+		return 0, false
+	}
+	if count > math.MaxInt64/size {
+		return 0, false
+	}
+	return count * size, true
+}
+
+// scanInteger reads the digits of b from i on and returns their value and where they end. It is not ok without a digit, with a leading
+// zero, or above the largest int64.
+func scanInteger(b []byte, i int) (n int64, end int, ok bool) {
+	start := i
+	var v uint64
+	for ; i < len(b); i++ {
+		d := b[i] - '0'
+		if d > 9 {
+			break
+		}
+		if v > (math.MaxInt64-9)/10 && v > (math.MaxInt64-uint64(d))/10 {
+			return 0, i, false
+		}
+		v = v*10 + uint64(d)
+	}
+	if i == start || b[start] == '0' && i > start+1 {
+		return 0, i, false
+	}
+	return int64(v), i, true
+}
+
+// rateError tells too large from not a rate at all.
+func rateError(b []byte) error {
+	whole := b
+	for i, c := range b {
+		if c == '.' || c == '/' {
+			whole = b[:i]
+			break
+		}
+	}
+	if _, _, ok := scanInteger(whole, 0); !ok && allDigits(whole) && whole[0] != '0' {
+		return badArgument("rate", b, "at most "+largestDecimal(0)+" tokens")
+	}
+	return badArgument("rate", b, wantRate)
+}
+
+// largestDecimal writes the largest int64 with the point before the last digits.
+func largestDecimal(digits int) string {
+	s := strconv.FormatInt(math.MaxInt64, 10)
+	if digits == 0 {
+		return s
+	}
+	return s[:len(s)-digits] + "." + s[len(s)-digits:]
+}
+
+func allDigits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(b) > 0
+}
