@@ -1,0 +1,106 @@
+package shard
+
+// A Round is a closed round of a feed, to be drained by Next.
+type Round struct {
+	Number uint64
+	// Cleared says that everything from earlier rounds is gone; what Next tells
+	// came after that.
+	Cleared bool
+
+	feed  *Feed
+	shard int // the first shard not drained
+	saved []byte
+	out   []Change
+	buf   []byte
+}
+
+const (
+	// holdEntries is how many entries are looked at under one lock hold.
+	holdEntries = 256
+	// drainBytes ends a Next early, so that its buffer stays small.
+	drainBytes = 1 << 20
+)
+
+// Next returns the next changes of the round, about max at most, or nil when
+// all were told. They are valid until the next call. A shard's lock is held
+// for at most 256 entries at a time.
+//
+// Changes are to be applied in the order told: a tombstone may be followed by a
+// newer entry of the same key.
+func (r *Round) Next(max int) []Change {
+	r.out, r.buf = r.out[:0], r.buf[:0]
+	for len(r.out) < max && len(r.buf) < drainBytes {
+		if len(r.saved) > 0 {
+			r.drainSaved(max)
+		} else if r.shard == len(r.feed.store.shards) {
+			break
+		} else if r.drainRefs(min(max-len(r.out), holdEntries)) {
+			r.shard++
+		}
+	}
+	if len(r.out) == 0 {
+		if r.feed.last == r {
+			r.feed.last = nil
+		}
+		return nil
+	}
+	return r.out
+}
+
+// drainSaved tells copies of the last shard finished; they need no lock.
+func (r *Round) drainSaved(max int) {
+	for len(r.saved) > 0 && len(r.out) < max && len(r.buf) < drainBytes {
+		rec := record(r.saved)
+		r.out, r.buf = rec.appendChange(r.out, r.buf)
+		r.saved = r.saved[rec.size():]
+	}
+}
+
+// drainRefs tells up to n listed records of the shard. At the end of the list
+// it takes over the copies, that nobody adds to any more, and says done.
+func (r *Round) drainRefs(n int) (done bool) {
+	sh := &r.feed.store.shards[r.shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	set := &sh.feeds[r.feed.n][r.Number&1]
+	a := set.arena
+	if a == nil {
+		a = &sh.table.arena
+	}
+	bit := dirtyBit(r.feed.n, r.Number)
+	end := min(set.next+n, len(set.refs))
+	for set.next < end && len(r.buf) < drainBytes {
+		ref := set.refs[set.next]
+		set.next++
+		rec := a.at(ref)
+		fl := rec.flags()
+		if fl&flagFree != 0 {
+			panic("shard: a slot freed while a round lists it")
+		}
+		if fl&bit == 0 {
+			continue // a later round changed it, a copy is in saved
+		}
+		rec[0] = fl &^ bit
+		if fl&flagGone == 0 || fl&flagTomb != 0 {
+			r.out, r.buf = rec.appendChange(r.out, r.buf)
+		}
+		if fl&flagGone != 0 && rec[0]&flagDirty == 0 {
+			a.free(ref)
+		}
+	}
+	if set.next < len(set.refs) {
+		return false
+	}
+	r.saved = set.saved
+	set.finish()
+	return true
+}
+
+// finish empties a drained set and keeps a room for the next round in it.
+func (c *changeSet) finish() {
+	refs := c.refs[:0]
+	if cap(refs) > keepRefs && cap(refs) > 4*len(c.refs) {
+		refs = nil
+	}
+	*c = changeSet{refs: refs}
+}

@@ -1,0 +1,216 @@
+package shard
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+// A Tx is exclusive use of some keys: their shards are locked from Lock to
+// Unlock. Everything it changes is in one round of each feed. It is for one
+// goroutine and for a short time; the keys given to it must not be modified
+// before Unlock.
+type Tx struct {
+	store   *Store
+	one     *shard   // the shard locked, if only one key was asked for
+	many    []uint32 // otherwise the numbers of the shards locked, ascending
+	clock   int64
+	w       writer
+	changed bool
+
+	// The key last used, so that a Put after a Get neither hashes nor looks up
+	// again. at is what the index says if looked is set.
+	key    []byte
+	hash   uint64
+	shard  *shard
+	at     spot
+	looked bool
+}
+
+// An Entry is what is stored for a key.
+type Entry struct {
+	Kind     byte
+	Value    []byte // valid until the next Put, Delete or Unlock; not to be modified
+	Deadline int64  // ms since the epoch
+}
+
+// Lock locks the shards of the keys and returns the exclusive use of them.
+// clock is the server's clock for this command, ms since the epoch, >= 0. The
+// call does not allocate for one key. The same key may be given twice.
+func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
+	if len(keys) != 1 {
+		return s.lockMany(clock, keys)
+	}
+	h := maphash.Bytes(s.seed, keys[0])
+	sh := &s.shards[h&s.mask]
+	sh.mu.Lock()
+	return Tx{store: s, one: sh, clock: clock, w: s.writer(), key: keys[0], hash: h, shard: sh}
+}
+
+func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
+	many := make([]uint32, 0, len(keys))
+	for _, key := range keys {
+		many = append(many, uint32(maphash.Bytes(s.seed, key)&s.mask))
+	}
+	// All who lock several shards do it in ascending order.
+	slices.Sort(many)
+	many = slices.Compact(many)
+	for _, i := range many {
+		s.shards[i].mu.Lock()
+	}
+	return Tx{store: s, many: many, clock: clock, w: s.writer()}
+}
+
+// Unlock ends the Tx.
+func (t *Tx) Unlock() {
+	if t.one != nil {
+		t.one.mu.Unlock()
+	}
+	for _, i := range t.many {
+		t.store.shards[i].mu.Unlock()
+	}
+	*t = Tx{w: t.w, changed: t.changed}
+}
+
+// Changed says whether the Tx changed anything. It may be asked after Unlock.
+func (t *Tx) Changed() bool { return t.changed }
+
+// Round is the round of the first feed that the changes of this Tx land in, 0
+// if there is no feed. It may be asked after Unlock.
+func (t *Tx) Round() uint64 { return t.w.rounds[0] }
+
+// Get returns the entry of a key. An entry past its deadline that is idle is
+// reported absent. Get changes nothing, ever.
+func (t *Tx) Get(key []byte) (Entry, bool) {
+	t.seek(key)
+	if !t.at.hit {
+		return Entry{}, false
+	}
+	rec := t.shard.table.arena.at(t.at.ref)
+	if t.store.absent(rec, t.clock) {
+		return Entry{}, false
+	}
+	return Entry{Kind: rec.kind(), Value: rec.value(), Deadline: rec.deadline()}, true
+}
+
+// Put stores an entry. Its deadline is the clock + resetAfter (ms, >= 0) +
+// Config.Grace, at most MaxDeadline. value may be the one that Get returned.
+// A kind of 0 and a key or value over its bound panic.
+func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
+	if err := checkEntry(key, kind, value); err != nil {
+		panic("shard: " + err.Error())
+	}
+	if resetAfter < 0 {
+		panic(fmt.Sprintf("shard: reset after %d ms", resetAfter))
+	}
+	t.seek(key)
+	deadline := t.store.deadline(t.clock, resetAfter)
+	sh := t.shard
+	if t.at.hit {
+		sh.overwrite(&t.w, &t.at, kind, value, deadline)
+	} else {
+		t.at = sh.insert(&t.w, t.hash, key, kind, value, deadline)
+	}
+	sh.changes++
+	t.changed = true
+}
+
+// Delete forgets a key and says whether it was there. One that Get would
+// report absent is left to the sweep.
+func (t *Tx) Delete(key []byte) bool {
+	if _, ok := t.Get(key); !ok {
+		return false
+	}
+	t.shard.remove(&t.w, t.hash, t.at)
+	t.at = spot{}
+	t.shard.changes++
+	t.changed = true
+	return true
+}
+
+// seek makes key the last used one and looks it up, if it is not and was not.
+func (t *Tx) seek(key []byte) {
+	if len(key) == 0 || len(key) != len(t.key) || &key[0] != &t.key[0] {
+		t.aim(key)
+	}
+	if !t.looked {
+		t.at = t.shard.table.find(t.hash, key)
+		t.looked = true
+	}
+}
+
+func (t *Tx) aim(key []byte) {
+	h := maphash.Bytes(t.store.seed, key)
+	n := h & t.store.mask
+	sh := &t.store.shards[n]
+	if sh != t.one {
+		if _, ok := slices.BinarySearch(t.many, uint32(n)); !ok {
+			panic("shard: a Tx used with a key it did not lock")
+		}
+	}
+	t.key, t.hash, t.shard, t.looked = key, h, sh, false
+}
+
+// overwrite replaces the entry at a spot, in its slot if the value fits.
+func (sh *shard) overwrite(w *writer, at *spot, kind byte, value []byte, deadline int64) {
+	a := &sh.table.arena
+	old := a.at(at.ref)
+	size := headerBytes + old.keyLen() + len(value)
+	// A value that shrank stays where it is unless the slot is far too large:
+	// state that grows and shrinks by a byte shall not move each time.
+	if room := a.slotBytes(at.ref); size <= room && size > room/4 {
+		sh.mark(w, at.ref, old, w.open|w.closed)
+		old.setHead(kind, deadline)
+		old.setValue(value)
+	} else {
+		r := a.alloc(size)
+		rec := a.at(r)
+		rec.write(old.key(), kind, value, deadline)
+		sh.retire(w, at.ref, old)
+		sh.mark(w, r, rec, w.open|w.closed)
+		at.seg.buckets[at.b].refs[at.i] = r
+		at.ref = r
+	}
+	at.seg.due = min(at.seg.due, deadline)
+}
+
+// insert adds a key that is not there.
+func (sh *shard) insert(w *writer, h uint64, key []byte, kind byte, value []byte, deadline int64) spot {
+	a := &sh.table.arena
+	r := a.alloc(headerBytes + len(key) + len(value))
+	rec := a.at(r)
+	rec.write(key, kind, value, deadline)
+	sh.mark(w, r, rec, w.open|w.closed)
+	return sh.table.insert(h, r, deadline)
+}
+
+// remove takes the entry at a spot away and leaves a tombstone for the feeds.
+func (sh *shard) remove(w *writer, h uint64, at spot) {
+	rec := sh.table.arena.at(at.ref)
+	sh.table.remove(h, at)
+	sh.mark(w, at.ref, rec, w.open|w.closed)
+	rec[0] |= flagGone | flagTomb
+	if rec[0]&flagDirty == 0 {
+		sh.table.arena.free(at.ref)
+	}
+}
+
+// retire gives up a slot whose entry lives elsewhere now. Change sets that list
+// the slot keep it until they are drained.
+func (sh *shard) retire(w *writer, r ref, rec record) {
+	dirty := rec.flags() & flagDirty
+	if dirty == 0 {
+		sh.table.arena.free(r)
+		return
+	}
+	sh.mark(w, r, rec, feedsOf(dirty))
+	rec[0] |= flagGone
+}
+
+// resetOf is the time in ms from clock after which the entry says no more than
+// an absent one would.
+func resetOf(rec record, clock int64) int64 {
+	return engine.Reset(rec.value(), clock)
+}
