@@ -1,0 +1,189 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Values are the server's options, one field each, as the rest of the program reads them. The table below fills them;
+// after that they are only read.
+type Values struct {
+	Bind             []string
+	Port             int
+	Dir              string
+	Durability       string // interval or shutdown
+	SnapshotInterval time.Duration
+	CallerClock      string // bounded, trusted or ignored
+	MaxClockSkew     time.Duration
+	RequirePass      secret // empty: no password asked
+	ProtectedMode    bool
+	MaxClients       int
+	Timeout          time.Duration // idle time allowed to a client; 0: any
+	TCPKeepalive     time.Duration // 0: off
+	HTTPAddr         string        // host:port; empty: off
+	LogLevel         string        // debug, verbose, notice or warning: see levelNames
+	LogFormat        string        // text or json
+	Shards           int           // a power of two, or 0: as many as suit the cores
+	ShutdownTimeout  time.Duration
+	ProtoMaxBulkLen  int // bytes
+}
+
+// An option is one row of the table: everything that flag, environment, config file, CONFIG, --help and the README
+// say about it derives from here.
+type option struct {
+	name   string // Redis's, where Redis has the option
+	def    string // as it would stand in a config file
+	help   string // one line
+	live   bool   // CONFIG SET may change it while the server runs
+	secret bool   // its value is never shown
+	kind   kind
+}
+
+// Bounds of values. A range that is wider than the rest of the server can honour would be a lie.
+const (
+	maxSeconds     = 1<<31 - 1 // as Redis
+	maxClientCount = 1_000_000
+	maxShards      = 1 << 12
+	minBulkBytes   = 2 << 10    // room for the longest key and then some
+	maxBulkBytes   = 1000 << 10 // a command of several arguments still fits the 1 MiB that one may have
+)
+
+// options is the table. Its order is that of --help, CONFIG GET and the README.
+var options = []option{
+	{name: "bind", def: "127.0.0.1", help: "where to listen; * all IPv4, ::* all IPv6, -ADDR may be missing",
+		kind: addresses(func(v *Values) *[]string { return &v.Bind })},
+	{name: "port", def: "6390", help: "TCP port of the Redis protocol; 0 takes any free one",
+		kind: integer(0, 65535, func(v *Values) *int { return &v.Port })},
+	{name: "dir", def: "./rlserver-data", help: "directory of the data, made if missing",
+		kind: path(func(v *Values) *string { return &v.Dir })},
+	{name: "durability", def: "interval", help: "write each snapshot-interval, or at SAVE and shutdown only",
+		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "shutdown")},
+	{name: "snapshot-interval", def: "1s", help: "time between syncs to disk; a crash may lose that and a flush",
+		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
+	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
+		kind: enum(func(v *Values) *string { return &v.CallerClock }, "bounded", "trusted", "ignored")},
+	{name: "max-clock-skew", def: "1s", help: "most that a caller's now may differ from the server's clock",
+		kind: duration(0, 24*time.Hour, func(v *Values) *time.Duration { return &v.MaxClockSkew })},
+	{name: "requirepass", def: "", help: "password that AUTH asks for; empty: none", live: true, secret: true,
+		kind: password(func(v *Values) *secret { return &v.RequirePass })},
+	{name: "protected-mode", def: "yes", help: "without a password answer this machine only", live: true,
+		kind: boolean(func(v *Values) *bool { return &v.ProtectedMode })},
+	{name: "maxclients", def: "10000", help: "most clients at once", live: true,
+		kind: integer(1, maxClientCount, func(v *Values) *int { return &v.MaxClients })},
+	{name: "timeout", def: "0", help: "seconds after which an idle client is closed; 0: never", live: true,
+		kind: seconds(maxSeconds, func(v *Values) *time.Duration { return &v.Timeout })},
+	{name: "tcp-keepalive", def: "300", help: "seconds between keepalive probes; 0: none", live: true,
+		kind: seconds(maxSeconds, func(v *Values) *time.Duration { return &v.TCPKeepalive })},
+	{name: "proto-max-bulk-len", def: "64kb", help: "most bytes of one argument of a command", live: true,
+		kind: size(minBulkBytes, maxBulkBytes, func(v *Values) *int { return &v.ProtoMaxBulkLen })},
+	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
+		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
+	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
+		kind: hostPort(func(v *Values) *string { return &v.HTTPAddr })},
+	{name: "loglevel", def: "notice", help: "least severe message that is logged", live: true,
+		kind: enum(func(v *Values) *string { return &v.LogLevel }, levelNames()...)},
+	{name: "log-format", def: "text", help: "one line for people, or JSON",
+		kind: enum(func(v *Values) *string { return &v.LogFormat }, "text", "json")},
+	{name: "shutdown-timeout", def: "10", help: "seconds that clients get to finish at shutdown", live: true,
+		kind: seconds(3600, func(v *Values) *time.Duration { return &v.ShutdownTimeout })},
+}
+
+// A fact is an option of Redis's that clients ask for and that has only one value here.
+type fact struct{ name, value, reason string }
+
+var facts = []fact{
+	{"save", "", `there are no RDB snapshots; see "durability" and "snapshot-interval"`},           // redis-benchmark asks
+	{"appendonly", "no", `there is no append-only file; see "durability" and "snapshot-interval"`}, // redis-benchmark asks
+}
+
+// lookup finds an option by its name in any letter case; nil if there is none.
+func lookup(name string) *option {
+	for i := range options {
+		if strings.EqualFold(options[i].name, name) {
+			return &options[i]
+		}
+	}
+	return nil
+}
+
+// lookupFact finds a fact by its name in any letter case; nil if there is none.
+func lookupFact(name string) *fact {
+	for i := range facts {
+		if strings.EqualFold(facts[i].name, name) {
+			return &facts[i]
+		}
+	}
+	return nil
+}
+
+// defaults returns the values of the table.
+func defaults() Values {
+	var v Values
+	for _, o := range options {
+		if err := o.kind.parse(&v, o.def); err != nil {
+			panic("option " + o.name + ": default: " + err.Error())
+		}
+	}
+	return v
+}
+
+// shown is the option's value as CONFIG GET and logs may show it.
+func (o *option) shown(v *Values) string {
+	if o.secret {
+		return v.RequirePass.String()
+	}
+	return o.kind.format(v)
+}
+
+// mask stands for a secret that is set.
+const mask = "*****"
+
+// A secret is text that is never printed: whatever formats or logs it gets the mask, or nothing if it is empty.
+type secret string
+
+func (s secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return mask
+}
+
+// GoString implements fmt.GoStringer.
+func (s secret) GoString() string { return strconv.Quote(s.String()) }
+
+// LogValue implements slog.LogValuer.
+func (s secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for JSON.
+func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A listenAddress is one address of bind, ready for net.Listen.
+type listenAddress struct {
+	Network, Address string
+	Optional         bool // bind said -ADDR: an address that this machine does not have is no error
+}
+
+// Listen resolves bind and port into what to listen on. An IPv4 address never brings IPv6 along, nor the reverse.
+func (v *Values) Listen() []listenAddress {
+	var all []listenAddress
+	for _, word := range v.Bind {
+		host, optional := strings.CutPrefix(word, "-")
+		network := "tcp"
+		switch ip, err := netip.ParseAddr(host); {
+		case host == "*":
+			network, host = "tcp4", "0.0.0.0"
+		case host == "::*":
+			network, host = "tcp6", "::"
+		case err == nil && ip.Is4():
+			network = "tcp4"
+		case err == nil:
+			network = "tcp6"
+		}
+		all = append(all, listenAddress{network, net.JoinHostPort(host, strconv.Itoa(v.Port)), optional})
+	}
+	return all
+}
