@@ -1,0 +1,29 @@
+# `make test` is the one test command: it installs what the tests need and runs
+# everything.
+
+.PHONY: test check bench soak tools
+
+test: tools
+	go vet ./...
+	go test ./...
+	cd bench && go vet ./... && go test ./...
+
+# What the tests run beside the server: a real Redis and its command line.
+tools:
+	@for need in redis-server:redis-server redis-cli:redis-tools; do \
+		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		$$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+# Beyond the tests: formatting, staticcheck, the race detector, a short fuzz.
+check:
+	test -z "$$(gofmt -l . | tee /dev/stderr)"
+	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	go test -race -short ./...
+	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime 20s
+
+bench:
+	cd bench && go run . -o results.md

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlserver/rlserver/engine"
+	"github.com/rlserver/rlserver/observe"
+	"github.com/rlserver/rlserver/persist"
+	"github.com/rlserver/rlserver/resp"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// The sweep looks for entries past their deadline this often and for at most
+// this long: a quarter of one core when everything is due at once.
+const (
+	sweepEvery  = 100 * time.Millisecond
+	sweepBudget = 25 * time.Millisecond
+)
+
+// deadlineMargin is added to twice the clock skew before an entry may be looked
+// at for dropping, ms.
+const deadlineMargin = 1000
+
+// node is one running server: the rooms, wired.
+type node struct {
+	config  *Config
+	clock   resp.Clock
+	log     *slog.Logger
+	store   *shard.Store
+	db      *persist.DB
+	srv     *resp.Server
+	web     *http.Server
+	addrs   []string  // where clients are answered
+	webAddr string    // where metrics are served; empty = nowhere
+	asked   chan bool // SHUTDOWN came: whether to save
+	loaded  persist.LoadInfo
+	ready   atomic.Bool
+	stopped chan struct{} // closed by stop: ends the sweeper
+}
+
+// startNode brings a node up: the directory is locked, clients are answered
+// with -LOADING while the data comes in, then served.
+func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error) {
+	v := config.Values()
+	mode, err := engine.ParseClockMode(v.CallerClock)
+	if err != nil {
+		return nil, err
+	}
+	durability, err := persist.ParseMode(v.Durability)
+	if err != nil {
+		return nil, err
+	}
+	skew := v.MaxClockSkew.Milliseconds()
+	n := &node{config: config, clock: clock, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
+	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted})
+	feed := n.store.NewFeed()
+	n.db, err = persist.Open(persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	listeners, err := listen(v)
+	if err != nil {
+		return nil, errors.Join(err, n.db.Close())
+	}
+	for _, l := range listeners {
+		n.addrs = append(n.addrs, l.Addr().String())
+	}
+	n.srv = resp.New(resp.Config{
+		Store: n.store, Clock: clock, Durability: durable{n.db}, Options: config, Settings: settings(v, mode), Log: log,
+		Version: version, Port: port(listeners), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
+	})
+	config.OnSet(func(v Values) error {
+		n.srv.Apply(settings(v, mode))
+		return nil
+	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "shutdown-timeout")
+	for _, l := range listeners {
+		go n.srv.Serve(l)
+	}
+	if err := n.startWeb(v.HTTPAddr); err != nil {
+		return nil, errors.Join(err, n.abandon())
+	}
+	if err := n.load(skew); err != nil {
+		return nil, errors.Join(err, n.abandon())
+	}
+	n.db.Start(feed, n.store)
+	n.srv.SetLoading(false)
+	n.ready.Store(true)
+	go n.sweep()
+	return n, nil
+}
+
+// durable is what resp asks of the disk.
+type durable struct{ *persist.DB }
+
+// LastSave is the Unix time, in seconds, of the last successful write.
+func (d durable) LastSave() int64 { return d.Stats().LastSave }
+
+// listen opens the addresses of bind.
+func listen(v Values) ([]net.Listener, error) {
+	var all []net.Listener
+	for _, a := range v.Listen() {
+		l, err := net.Listen(a.Network, a.Address)
+		if err != nil && a.Optional {
+			continue
+		}
+		if err != nil {
+			for _, l := range all {
+				l.Close()
+			}
+			return nil, fmt.Errorf("cannot listen on %s: %w (another server on this port? --port chooses a different one)", a.Address, err)
+		}
+		all = append(all, l)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("none of the addresses of bind is there to listen on")
+	}
+	return all, nil
+}
+
+// port is the port of the first listener.
+func port(listeners []net.Listener) int {
+	if tcp, ok := listeners[0].Addr().(*net.TCPAddr); ok {
+		return tcp.Port
+	}
+	return 0
+}
+
+// settings are the options as sessions obey them.
+func settings(v Values, mode engine.ClockMode) resp.Settings {
+	return resp.Settings{
+		CallerClock: mode, MaxSkew: v.MaxClockSkew.Milliseconds(), Password: string(v.RequirePass), ProtectedMode: v.ProtectedMode,
+		MaxClients: v.MaxClients, Timeout: v.Timeout, KeepAlive: v.TCPKeepalive, MaxBulk: v.ProtoMaxBulkLen,
+	}
+}
+
+// askStop notes that a client asked for the end. It does not block.
+func (n *node) askStop(saving bool) {
+	select {
+	case n.asked <- saving:
+	default:
+	}
+}
+
+// startWeb serves metrics and health.
+func (n *node) startWeb(addr string) error {
+	o := observe.New(observe.Options{
+		Stats: func() []any { return []any{n.srv.Stats(), n.store.Stats(), n.db.Stats()} },
+		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
+	})
+	if addr == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot serve metrics on %s: %w (--http-addr chooses another address, --http-addr \"\" none)", addr, err)
+	}
+	n.webAddr, n.web = l.Addr().String(), o.Server()
+	go n.web.Serve(l)
+	return nil
+}
+
+// readiness says why the server cannot serve callers, or nil.
+func (n *node) readiness() error {
+	if !n.ready.Load() {
+		return errors.New("loading the data")
+	}
+	return nil
+}
+
+// progressEvery is how often a long load is logged.
+const progressEvery = 2 * time.Second
+
+// load brings the data in.
+func (n *node) load(skew int64) (err error) {
+	now := n.clock.NowNs() / 1e6
+	last := time.Now()
+	n.loaded, err = n.db.Load(n.store, now, now+skew, func(loaded, total int) {
+		if time.Since(last) >= progressEvery {
+			last = time.Now()
+			n.log.Info("loading", "keys", loaded)
+		}
+	})
+	return err
+}
+
+// sweep drops entries past their deadline, a little at a time, until stop.
+func (n *node) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			n.store.Sweep(n.clock.NowNs()/1e6, sweepBudget)
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
+// webStopWithin is how long a scrape under way may take to end.
+const webStopWithin = time.Second
+
+// stop ends the node in order: clients are answered, then the last state is
+// written (unless saving is false), then the directory is let go.
+func (n *node) stop(saving bool) error {
+	n.ready.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), n.config.Values().ShutdownTimeout)
+	defer cancel()
+	n.srv.Shutdown(ctx)
+	close(n.stopped)
+	if n.web != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), webStopWithin)
+		defer cancel()
+		if n.web.Shutdown(ctx) != nil {
+			n.web.Close()
+		}
+	}
+	if !saving {
+		return n.db.Abandon()
+	}
+	return n.db.Close()
+}
+
+// abandon takes a node down that did not come up.
+func (n *node) abandon() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.srv.Shutdown(ctx)
+	if n.web != nil {
+		n.web.Close()
+	}
+	return n.db.Abandon()
+}
+
+// banner is what a person sees at the start.
+func (n *node) banner() string {
+	v := n.config.Values()
+	var b strings.Builder
+	fmt.Fprintf(&b, "rlserver %s is ready on %s\n", fullVersion(), strings.Join(n.addrs, ", "))
+	fmt.Fprintf(&b, "  data      %s, durability %s%s\n", v.Dir, v.Durability, n.loadedText())
+	if n.webAddr != "" {
+		fmt.Fprintf(&b, "  metrics   http://%s/metrics\n", n.webAddr)
+	}
+	host, p, _ := net.SplitHostPort(n.addrs[0])
+	where := " -p " + p
+	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() && !ip.IsUnspecified() {
+		where = " -h " + host + where
+	}
+	fmt.Fprintf(&b, "  try       redis-cli%s RL.ACQUIRE user:1 1/m 10\n", where)
+	return b.String()
+}
+
+func (n *node) loadedText() string {
+	text := ", " + strconv.Itoa(n.loaded.Keys) + " keys loaded"
+	if n.loaded.Keys == 1 {
+		text = ", 1 key loaded"
+	}
+	return text
+}

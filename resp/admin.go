@@ -1,0 +1,109 @@
+package resp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// configGet is CONFIG GET pattern [pattern ...].
+func configGet(s *Session, args [][]byte) {
+	seen := map[string]bool{}
+	var pairs [][2]string
+	for _, pattern := range args[2:] {
+		for _, p := range s.srv.options.Get(strings.ToLower(string(pattern))) {
+			if !seen[p[0]] {
+				seen[p[0]] = true
+				pairs = append(pairs, p)
+			}
+		}
+	}
+	s.dict(len(pairs))
+	for _, p := range pairs {
+		s.text(p[0])
+		s.text(p[1])
+	}
+}
+
+// configSet is CONFIG SET option value [option value ...]: all or nothing.
+func configSet(s *Session, args [][]byte) {
+	words := args[2:]
+	if len(words)%2 != 0 {
+		s.fail("ERR wrong number of arguments for 'config|set' command")
+		return
+	}
+	var pairs [][2]string
+	for ; len(words) > 0; words = words[2:] {
+		pairs = append(pairs, [2]string{strings.ToLower(string(words[0])), string(words[1])})
+	}
+	if err := s.srv.options.Set(pairs); err != nil {
+		s.failWith(err)
+		return
+	}
+	s.conf = s.srv.settings.Load()
+	s.ok()
+}
+
+func configResetStat(s *Session, args [][]byte) {
+	s.srv.resetStats()
+	s.ok()
+}
+
+// save is SAVE: the reply waits at the gate until the round is durable.
+func save(s *Session, args [][]byte) {
+	s.round = max(s.round, s.srv.durability.Save())
+	s.ok()
+}
+
+// bgSave is BGSAVE [SCHEDULE]: asks and does not wait.
+func bgSave(s *Session, args [][]byte) {
+	if len(args) == 2 && !equalFold(args[1], "schedule") {
+		s.fail(errSyntax)
+		return
+	}
+	s.srv.durability.Save()
+	s.status("Background saving started")
+}
+
+func lastSave(s *Session, args [][]byte) { s.int(s.srv.durability.LastSave()) }
+
+// shutdown is SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE]. As in Redis there is no
+// reply: the connection ends when the server does.
+func shutdown(s *Session, args [][]byte) {
+	saving := true
+	for _, word := range args[1:] {
+		switch {
+		case equalFold(word, "nosave"):
+			saving = false
+		case equalFold(word, "save"), equalFold(word, "now"), equalFold(word, "force"):
+		default:
+			s.fail(errSyntax)
+			return
+		}
+	}
+	s.srv.log.Warn("shutdown asked by a client", "client", s.addr, "save", saving)
+	s.srv.shutdown(saving)
+	s.act = actionClose
+}
+
+// info is INFO [section ...].
+func info(s *Session, args [][]byte) {
+	want := map[string]bool{}
+	for _, a := range args[1:] {
+		want[strings.ToLower(string(a))] = true
+	}
+	all := len(want) == 0 || want["all"] || want["default"] || want["everything"]
+	var b strings.Builder
+	for _, section := range s.srv.infoSections() {
+		if !all && !want[strings.ToLower(section.name)] {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("\r\n")
+		}
+		fmt.Fprintf(&b, "# %s\r\n", section.name)
+		for _, f := range section.fields {
+			fmt.Fprintf(&b, "%s:%s\r\n", f[0], f[1])
+		}
+	}
+	s.verbatim(b.String())
+}

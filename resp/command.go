@@ -1,0 +1,200 @@
+package resp
+
+import "slices"
+
+// flag is a property of a command, as COMMAND shows it.
+type flag uint16
+
+const (
+	flagWrite   flag = 1 << iota // may change a key
+	flagRead                     // reads keys, never changes any
+	flagDenyOOM                  // may need memory: refused when maxmemory is reached
+	flagAdmin                    // for operators
+	flagNoAuth                   // allowed before AUTH
+	flagLoading                  // allowed while the data is being loaded
+	flagStale                    // allowed on a replica that lost its primary
+	flagFast                     // constant work per key
+	flagLimiter                  // works on limits
+	flagDecides                  // debits: its answers are counted as decisions
+	flagMovable                  // where the keys are depends on the arguments
+)
+
+// flagWords are Redis's names in COMMAND's order. flagLimiter and flagDecides are ours alone.
+var flagWords = []struct {
+	flag flag
+	word string
+}{
+	{flagWrite, "write"}, {flagRead, "readonly"}, {flagDenyOOM, "denyoom"}, {flagAdmin, "admin"},
+	{flagLoading, "loading"}, {flagStale, "stale"}, {flagFast, "fast"}, {flagNoAuth, "no_auth"}, {flagMovable, "movablekeys"},
+}
+
+// arg is one argument of a command as COMMAND DOCS and commands.md show it.
+type arg struct {
+	name     string
+	kind     string // key, string, integer, pattern, pure-token, oneof, block
+	token    string // word before the value
+	optional bool
+	multiple bool
+	sub      []arg // of a oneof or a block
+}
+
+// command is a row of the table: everything that is said about a command is
+// said here, and COMMAND, arity errors, commands.md and the tests derive from it.
+type command struct {
+	name       string // lower case; of a subcommand only its own word
+	arity      int    // words with the name; negative = at least that many
+	flags      flag
+	first      int // position of the first key, 0 = none
+	last       int // of the last one, -1 = the last argument
+	step       int
+	group      string
+	summary    string
+	complexity string
+	args       []arg
+	reply      string // declared reply, see replyKinds in the transcripts' runner
+	run        func(s *Session, args [][]byte)
+	subs       []*command
+
+	full  string // "client|id"; set by newTable
+	index int    // place in the counters; set by newTable
+}
+
+// table is the command table with its lookups.
+type table struct {
+	rows   []*command
+	byName map[string]*command
+	count  int // commands and subcommands
+}
+
+// newTable completes the rows. It is a function, not a package variable,
+// because COMMAND's own handler reads the table.
+func newTable(rows []*command) *table {
+	t := &table{byName: make(map[string]*command, len(rows))}
+	slices.SortFunc(rows, func(a, b *command) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	for _, c := range rows {
+		c.full = c.name
+		t.add(c)
+		t.rows = append(t.rows, c)
+		t.byName[c.name] = c
+		for _, sub := range c.subs {
+			sub.full, sub.group = c.name+"|"+sub.name, c.group
+			t.add(sub)
+		}
+	}
+	return t
+}
+
+func (t *table) add(c *command) {
+	c.index = t.count
+	t.count++
+}
+
+// maxNameBytes bounds a command's name: longer ones are unknown.
+const maxNameBytes = 32
+
+// lookup finds a command by its name in any letter case, without allocating.
+func (t *table) lookup(name []byte) *command {
+	var buf [maxNameBytes]byte
+	n, ok := lower(buf[:], name)
+	if !ok {
+		return nil
+	}
+	return t.byName[string(buf[:n])]
+}
+
+// lower copies name to buf in lower case; false if it does not fit.
+func lower(buf, name []byte) (int, bool) {
+	if len(name) > len(buf) {
+		return 0, false
+	}
+	for i, ch := range name {
+		if ch >= 'A' && ch <= 'Z' {
+			ch |= 0x20
+		}
+		buf[i] = ch
+	}
+	return len(name), true
+}
+
+// sub finds a subcommand by its word in any letter case.
+func (c *command) sub(word []byte) *command {
+	for _, sub := range c.subs {
+		if equalFold(word, sub.name) {
+			return sub
+		}
+	}
+	return nil
+}
+
+// equalFold compares an argument with a lower-case ASCII word.
+func equalFold(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, ch := range arg {
+		if ch >= 'A' && ch <= 'Z' {
+			ch |= 0x20
+		}
+		if ch != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// arityFits says whether a command may have n words.
+func (c *command) arityFits(n int) bool {
+	return n == c.arity || c.arity < 0 && n >= -c.arity
+}
+
+// keys returns the positions of the keys in args.
+func (c *command) keys(args [][]byte) []int {
+	if c.first == 0 {
+		return nil
+	}
+	last := c.last
+	if last < 0 {
+		last = len(args) + last
+	}
+	var at []int
+	for i := c.first; i <= last && i < len(args); i += c.step {
+		at = append(at, i)
+	}
+	return at
+}
+
+// flagNames are the flags as COMMAND shows them.
+func (c *command) flagNames() []string {
+	var names []string
+	for _, f := range flagWords {
+		if c.flags&f.flag != 0 {
+			names = append(names, f.word)
+		}
+	}
+	return names
+}
+
+// categories are the ACL categories, derived from the flags and the group.
+func (c *command) categories() []string {
+	var cats []string
+	add := func(when bool, name string) {
+		if when {
+			cats = append(cats, "@"+name)
+		}
+	}
+	add(c.group == "generic", "keyspace")
+	add(c.flags&flagRead != 0, "read")
+	add(c.flags&flagWrite != 0, "write")
+	add(c.flags&flagLimiter != 0, "limiter")
+	add(c.flags&flagAdmin != 0, "admin")
+	add(c.flags&flagAdmin != 0, "dangerous")
+	add(c.group == "connection", "connection")
+	add(c.flags&flagFast != 0, "fast")
+	add(c.flags&flagFast == 0, "slow")
+	return cats
+}

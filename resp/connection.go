@@ -1,0 +1,226 @@
+package resp
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// redisVersion is what we tell drivers that switch features on by it: we answer
+// what Redis 7.2 clients expect at connect time. Our own is in INFO.
+const redisVersion = "7.2.0"
+
+func ping(s *Session, args [][]byte) {
+	switch len(args) {
+	case 1:
+		s.out = append(s.out, "+PONG\r\n"...)
+	case 2:
+		s.bulk(args[1])
+	default:
+		s.fail("ERR wrong number of arguments for 'ping' command")
+	}
+}
+
+func echo(s *Session, args [][]byte) { s.bulk(args[1]) }
+
+// passwordFits compares in a time that tells nothing about the password.
+func (s *Session) passwordFits(user, pass []byte) bool {
+	want, got := sha256.Sum256([]byte(s.conf.Password)), sha256.Sum256(pass)
+	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1
+	// Without a password the default user is let in with any, as in Redis.
+	return string(user) == "default" && (same || s.conf.Password == "")
+}
+
+// login authenticates or answers why not.
+func (s *Session) login(user, pass []byte) bool {
+	if s.passwordFits(user, pass) {
+		s.authed = true
+		return true
+	}
+	s.srv.counters.authFailures.Add(1)
+	s.srv.log.Warn("wrong password", "client", s.addr)
+	s.fail(errWrongPass)
+	return false
+}
+
+// auth is AUTH [username] password.
+func auth(s *Session, args [][]byte) {
+	user, pass := []byte("default"), args[1]
+	switch len(args) {
+	case 2:
+		if s.conf.Password == "" {
+			s.fail(errNoPassword)
+			return
+		}
+	case 3:
+		user, pass = args[1], args[2]
+	default:
+		s.fail(errSyntax)
+		return
+	}
+	if s.login(user, pass) {
+		s.ok()
+	}
+}
+
+// helloArgs are the fields of HELLO [protover [AUTH user pass] [SETNAME name]].
+type helloArgs struct {
+	proto            int
+	user, pass, name []byte
+	auth, setName    bool
+}
+
+func parseHello(args [][]byte, proto int) (h helloArgs, fault string) {
+	h.proto = proto
+	if len(args) == 0 {
+		return h, ""
+	}
+	v, err := strconv.Atoi(string(args[0]))
+	switch {
+	case err != nil:
+		return h, errProtoNumber
+	case v != 2 && v != 3:
+		return h, errNoProto
+	}
+	h.proto = v
+	for args = args[1:]; len(args) > 0; {
+		switch {
+		case equalFold(args[0], "auth") && len(args) >= 3:
+			h.auth, h.user, h.pass, args = true, args[1], args[2], args[3:]
+		case equalFold(args[0], "setname") && len(args) >= 2:
+			h.setName, h.name, args = true, args[1], args[2:]
+			if !nameFits(h.name) {
+				return h, errClientName
+			}
+		default:
+			return h, fmt.Sprintf("ERR Syntax error in HELLO option '%.64s'", args[0])
+		}
+	}
+	return h, ""
+}
+
+func hello(s *Session, args [][]byte) {
+	h, fault := parseHello(args[1:], s.proto)
+	if fault != "" {
+		s.fail(fault)
+		return
+	}
+	if h.auth && !s.login(h.user, h.pass) {
+		return
+	}
+	if !s.authed {
+		s.fail(errHelloNoAuth)
+		return
+	}
+	if h.setName {
+		s.name = string(h.name)
+	}
+	s.proto = h.proto
+	s.dict(7)
+	s.text("server")
+	s.text("redis") // drivers ask what they talk, not who wrote it
+	s.text("version")
+	s.text(redisVersion)
+	s.text("proto")
+	s.int(int64(s.proto))
+	s.text("id")
+	s.int(s.id)
+	s.text("mode")
+	s.text("standalone")
+	s.text("role")
+	s.text("master")
+	s.text("modules")
+	s.array(0)
+}
+
+func quit(s *Session, args [][]byte) {
+	s.ok()
+	s.act = actionClose
+}
+
+// resetSession is RESET: the conversation as it was at its start.
+func resetSession(s *Session, args [][]byte) {
+	s.proto, s.name = 2, ""
+	s.authed = s.conf.Password == ""
+	s.status("RESET")
+}
+
+func selectDB(s *Session, args [][]byte) {
+	n, err := strconv.ParseInt(string(args[1]), 10, 64)
+	switch {
+	case err != nil:
+		s.fail(errNotInteger)
+	case n != 0:
+		s.fail(errDBIndex)
+	default:
+		s.ok()
+	}
+}
+
+func timeNow(s *Session, args [][]byte) {
+	ns := s.srv.clock.NowNs()
+	s.array(2)
+	s.text(strconv.FormatInt(ns/1e9, 10))
+	s.text(strconv.FormatInt(ns%1e9/1e3, 10))
+}
+
+func clientID(s *Session, args [][]byte) { s.int(s.id) }
+
+func clientGetName(s *Session, args [][]byte) {
+	if s.name == "" {
+		s.null()
+		return
+	}
+	s.text(s.name)
+}
+
+// maxNameText bounds a client's name and its library's, in bytes.
+const maxNameText = 128
+
+// nameFits is Redis's rule: printable ASCII without blanks.
+func nameFits(name []byte) bool {
+	for _, ch := range name {
+		if ch < '!' || ch > '~' {
+			return false
+		}
+	}
+	return len(name) <= maxNameText
+}
+
+func clientSetName(s *Session, args [][]byte) {
+	if !nameFits(args[2]) {
+		s.fail(errClientName)
+		return
+	}
+	s.name = string(args[2])
+	s.ok()
+}
+
+// clientSetInfo is CLIENT SETINFO LIB-NAME|LIB-VER value.
+func clientSetInfo(s *Session, args [][]byte) {
+	var to *string
+	switch {
+	case equalFold(args[2], "lib-name"):
+		to = &s.libName
+	case equalFold(args[2], "lib-ver"):
+		to = &s.libVer
+	default:
+		s.fail(fmt.Sprintf("ERR Unrecognized option '%.64s'", args[2]))
+		return
+	}
+	if !nameFits(args[3]) {
+		s.fail("ERR " + strings.ToLower(string(args[2])) + " cannot contain spaces, newlines or special characters.")
+		return
+	}
+	*to = string(args[3])
+	s.ok()
+}
+
+// clientInfo is CLIENT INFO: one line in Redis's form.
+func clientInfo(s *Session, args [][]byte) {
+	line := fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d db=0 resp=%d cmd=%s user=default lib-name=%s lib-ver=%s\n",
+		s.id, s.addr, s.laddr, s.name, (s.now-s.born)/1000, s.proto, s.lastCmd.full, s.libName, s.libVer)
+	s.verbatim(line)
+}

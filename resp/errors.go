@@ -1,0 +1,60 @@
+package resp
+
+import "github.com/tidwall/redcon"
+
+// The wire's errors. Redis's own texts stand where Redis has one, since drivers
+// key on them; ours name the argument, what came and what was expected.
+const (
+	errWrongType     = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errNoAuth        = "NOAUTH Authentication required."
+	errWrongPass     = "WRONGPASS invalid username-password pair or user is disabled."
+	errNoPassword    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	errHelloNoAuth   = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+	errNoProto       = "NOPROTO unsupported protocol version"
+	errProtoNumber   = "ERR Protocol version is not an integer or out of range"
+	errLoading       = "LOADING Redis is loading the dataset in memory"
+	errSyntax        = "ERR syntax error"
+	errNotInteger    = "ERR value is not an integer or out of range"
+	errDBIndex       = "ERR DB index is out of range"
+	errMaxClients    = "ERR max number of clients reached"
+	errClientName    = "ERR Client names cannot contain spaces, newlines or special characters."
+	errNoSuchCommand = "ERR Invalid command specified"
+	errNoKeyArgs     = "ERR The command has no key arguments"
+	errBadKeyArgs    = "ERR Invalid number of arguments specified for command"
+	errShutdownArgs  = "ERR syntax error: SHUTDOWN takes NOSAVE, SAVE, NOW or FORCE"
+	errInternal      = "ERR internal error, this connection is closed"
+	errDenied        = "DENIED rlserver runs in protected mode: no password is set, so only clients on this machine are answered. " +
+		"To answer others, set a password (requirepass in the config file, --requirepass, or CONFIG SET requirepass from this machine), " +
+		"or switch the protection off with protected-mode no."
+)
+
+// The reader's errors, each followed by the end of its connection.
+const (
+	errInlineTooBig  = "ERR Protocol error: too big inline request"
+	errQuotes        = "ERR Protocol error: unbalanced quotes in request"
+	errCountTooLong  = "ERR Protocol error: too big mbulk count string"
+	errBulkTooLong   = "ERR Protocol error: too big bulk count string"
+	errArgCount      = "ERR Protocol error: invalid multibulk length"
+	errArgCountAuth  = "ERR Protocol error: unauthenticated multibulk length"
+	errBulkLen       = "ERR Protocol error: invalid bulk length"
+	errBulkLenAuth   = "ERR Protocol error: unauthenticated bulk length"
+	errCommandTooBig = "ERR Protocol error: command exceeds the largest accepted size"
+)
+
+// maxErrorBytes caps an error line: names that a peer sent are echoed in it.
+const maxErrorBytes = 256
+
+// appendError appends one error line. CR, LF and NUL become spaces and the text
+// is cut, so that nothing a peer sent can split a reply.
+func appendError(out []byte, text string) []byte {
+	if len(text) > maxErrorBytes && text != errDenied && text != errHelloNoAuth {
+		text = text[:maxErrorBytes]
+	}
+	clean := []byte(text)
+	for i, ch := range clean {
+		if ch == '\r' || ch == '\n' || ch == 0 {
+			clean[i] = ' '
+		}
+	}
+	return redcon.AppendError(out, string(clean))
+}

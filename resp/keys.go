@@ -1,0 +1,96 @@
+package resp
+
+import (
+	"fmt"
+
+	"github.com/rlserver/rlserver/shard"
+)
+
+// keyFits answers an error for a key that is too long to be kept.
+func (s *Session) keyFits(key []byte) bool {
+	if len(key) <= shard.MaxKeyBytes {
+		return true
+	}
+	s.fail(fmt.Sprintf("ERR the key is %d bytes long: expected at most %d", len(key), shard.MaxKeyBytes))
+	return false
+}
+
+// deleteKeys forgets the keys and returns how many were there.
+func deleteKeys(tx *shard.Tx, keys [][]byte) (n int64) {
+	for _, key := range keys {
+		if tx.Delete(key) {
+			n++
+		}
+	}
+	return n
+}
+
+// del is DEL and UNLINK and RL.RESET key [key ...].
+func del(s *Session, args [][]byte) {
+	tx := s.srv.store.Lock(s.now, args[1:]...)
+	defer tx.Unlock()
+	s.int(deleteKeys(&tx, args[1:]))
+}
+
+// exists is EXISTS key [key ...]; a key named twice counts twice.
+func exists(s *Session, args [][]byte) {
+	tx := s.srv.store.Lock(s.now, args[1:]...)
+	defer tx.Unlock()
+	var n int64
+	for _, key := range args[1:] {
+		if _, found := tx.Get(key); found {
+			n++
+		}
+	}
+	s.int(n)
+}
+
+// keyType is TYPE key: a bucket is a hash to those who look at Redis types.
+func keyType(s *Session, args [][]byte) {
+	tx := s.srv.store.Lock(s.now, args[1])
+	defer tx.Unlock()
+	if _, found := tx.Get(args[1]); !found {
+		s.status("none")
+		return
+	}
+	s.status("hash")
+}
+
+// ttl is TTL key, in seconds rounded as Redis does.
+func ttl(s *Session, args [][]byte) {
+	if ms, found := s.remaining(args[1]); found {
+		s.int((ms + 500) / 1000)
+	}
+}
+
+// pttl is PTTL key: ms until the server looks whether the entry can be dropped.
+func pttl(s *Session, args [][]byte) {
+	if ms, found := s.remaining(args[1]); found {
+		s.int(ms)
+	}
+}
+
+// remaining is ms to a key's deadline; it answers -2 itself for an absent key.
+func (s *Session) remaining(key []byte) (ms int64, found bool) {
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	e, found := tx.Get(key)
+	if !found {
+		s.int(-2)
+		return 0, false
+	}
+	// An entry past its deadline that is not full yet is looked at again soon.
+	return max(e.Deadline-s.now, 1), true
+}
+
+func dbsize(s *Session, args [][]byte) { s.int(int64(s.srv.store.Len())) }
+
+// flushAll is FLUSHALL and FLUSHDB [ASYNC|SYNC]; both are immediate.
+func flushAll(s *Session, args [][]byte) {
+	if len(args) == 2 && !equalFold(args[1], "async") && !equalFold(args[1], "sync") {
+		s.fail(errSyntax)
+		return
+	}
+	s.srv.store.Clear()
+	s.ok()
+}

@@ -1,0 +1,360 @@
+package resp
+
+import (
+	"fmt"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+// The limiter commands. Each first reads its arguments into fields and then
+// runs on a Tx, so a syntax error cannot have an effect.
+
+// limitArgs reads the LIMIT at the front of args, in one argument ("10:20") or
+// two ("10 20"), and returns what follows it.
+func limitArgs(args [][]byte) (lim engine.Limit, rest [][]byte, err error) {
+	if oneArgument(args[0]) {
+		lim, err = engine.ParseExpression(args[0])
+		return lim, args[1:], err
+	}
+	if len(args) < 2 {
+		return lim, nil, fmt.Errorf("a burst is missing after the rate '%.64s': expected two arguments, as in 10 20, or one, as in 10:20", args[0])
+	}
+	lim, err = engine.ParseLimit(args[0], args[1])
+	return lim, args[2:], err
+}
+
+// oneArgument tells the two forms of a limit apart.
+func oneArgument(arg []byte) bool {
+	for _, ch := range arg {
+		if ch == ':' {
+			return true
+		}
+	}
+	return len(arg) > 0 && arg[0] == '@'
+}
+
+// nowArg takes an optional now off the front of args. given is false for "*"
+// and for none. isOption says what may stand in its place.
+func nowArg(args [][]byte, isOption func([]byte) bool) (now int64, given bool, rest [][]byte, err error) {
+	if len(args) == 0 || isOption(args[0]) {
+		return 0, false, args, nil
+	}
+	if len(args[0]) == 1 && args[0][0] == '*' {
+		return 0, false, args[1:], nil
+	}
+	now, err = engine.ParseNow(args[0])
+	return now, true, args[1:], err
+}
+
+func noOption([]byte) bool { return false }
+
+// clockWarnEvery is how often a caller's wrong clock is logged, in ns.
+const clockWarnEvery = 60e9
+
+// callerNow is the time a command acts at, under the caller-clock in force.
+func (s *Session) callerNow(caller int64, given bool) int64 {
+	now, clamped := s.conf.CallerClock.Now(caller, s.now, s.conf.MaxSkew, given)
+	if clamped {
+		s.srv.counters.clamped.Add(1)
+		at, last := s.now*1e6, s.srv.clockWarn.Load()
+		if (last == 0 || at-last >= clockWarnEvery) && s.srv.clockWarn.CompareAndSwap(last, at) {
+			s.srv.log.Warn("a caller's clock is off by more than max-clock-skew; its now was clamped",
+				"client", s.addr, "off_ms", caller-s.now, "max_ms", s.conf.MaxSkew)
+		}
+	}
+	return now
+}
+
+// failWith answers an error of the engine, which says what came and what was
+// expected.
+func (s *Session) failWith(err error) { s.fail("ERR " + err.Error()) }
+
+// acquireArgs are the fields of RL.ACQUIRE after the key.
+type acquireArgs struct {
+	lim   engine.Limit
+	now   int64
+	given bool
+	op    engine.Op
+}
+
+func isAcquireOption(a []byte) bool {
+	return equalFold(a, "cost") || equalFold(a, "maxwait") || equalFold(a, "partial") || equalFold(a, "force")
+}
+
+// parseAcquire reads LIMIT [now] [COST n] [MAXWAIT ms] [PARTIAL] [FORCE].
+func parseAcquire(args [][]byte) (a acquireArgs, err error) {
+	if a.lim, args, err = limitArgs(args); err != nil {
+		return a, err
+	}
+	if a.now, a.given, args, err = nowArg(args, isAcquireOption); err != nil {
+		return a, err
+	}
+	a.op.Cost = 1
+	var cost, wait bool
+	for len(args) > 0 {
+		switch word := args[0]; {
+		case equalFold(word, "cost") && !cost:
+			if len(args) < 2 {
+				return a, fmt.Errorf("COST needs a value: expected tokens, as in COST 5")
+			}
+			a.op.Cost, err = engine.ParseTokens("COST", args[1])
+			cost, args = true, args[2:]
+		case equalFold(word, "maxwait") && !wait:
+			if len(args) < 2 {
+				return a, fmt.Errorf("MAXWAIT needs a value: expected ms or a time with a unit, as in MAXWAIT 250 or MAXWAIT 2s")
+			}
+			a.op.MaxWait, err = engine.ParseWait("MAXWAIT", args[1], engine.MaxMaxWait)
+			wait, args = true, args[2:]
+		case equalFold(word, "partial") && !a.op.Partial:
+			a.op.Partial, args = true, args[1:]
+		case equalFold(word, "force") && !a.op.Force:
+			a.op.Force, args = true, args[1:]
+		case isAcquireOption(word):
+			err = fmt.Errorf("%.64s is given twice", word)
+		default:
+			err = fmt.Errorf("unknown option '%.64s': expected COST n, MAXWAIT ms, PARTIAL or FORCE", word)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	return a, a.check(wait)
+}
+
+// check refuses options that contradict each other.
+func (a *acquireArgs) check(wait bool) error {
+	switch {
+	case a.op.Partial && a.op.Cost == 0:
+		return fmt.Errorf("PARTIAL excludes COST 0: there is nothing to grant a part of")
+	case a.op.Partial && (wait || a.op.Force):
+		return fmt.Errorf("PARTIAL excludes MAXWAIT and FORCE")
+	case wait && a.op.Force:
+		return fmt.Errorf("MAXWAIT excludes FORCE")
+	}
+	return nil
+}
+
+// rlAcquire is RL.ACQUIRE key LIMIT [now] [COST n] [MAXWAIT ms] [PARTIAL] [FORCE].
+func rlAcquire(s *Session, args [][]byte) {
+	key := args[1]
+	if !s.keyFits(key) {
+		return
+	}
+	a, err := parseAcquire(args[2:])
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	now := s.callerNow(a.now, a.given)
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	e, found := tx.Get(key)
+	if found && e.Kind != byte(a.lim.Algorithm) {
+		s.fail(errWrongType)
+		return
+	}
+	state, d, err := engine.Acquire(s.buf[:0], a.lim, e.Value, now, a.op)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	if state != nil {
+		tx.Put(key, byte(a.lim.Algorithm), state, d.ResetAfter)
+	}
+	s.decide(d)
+}
+
+// peekArgs are the fields of RL.PEEK after the key.
+type peekArgs struct {
+	lim    engine.Limit
+	stored bool // no limit was given: the entry's own
+	now    int64
+	given  bool
+	cost   int64
+}
+
+func isCost(a []byte) bool { return equalFold(a, "cost") }
+
+// parsePeek reads [LIMIT] [now] [COST n]. One bare argument is now, two are
+// rate and burst.
+func parsePeek(args [][]byte) (p peekArgs, err error) {
+	p.cost = 1
+	bare := 0
+	for bare < len(args) && !isCost(args[bare]) {
+		bare++
+	}
+	if rest := args[bare:]; len(rest) > 0 {
+		if len(rest) != 2 {
+			return p, fmt.Errorf("COST is the last option and takes one value, as in COST 5")
+		}
+		if p.cost, err = engine.ParseTokens("COST", rest[1]); err != nil {
+			return p, err
+		}
+	}
+	args = args[:bare]
+	if p.stored = len(args) == 0 || len(args) == 1 && !oneArgument(args[0]); !p.stored {
+		if p.lim, args, err = limitArgs(args); err != nil {
+			return p, err
+		}
+	}
+	if p.now, p.given, args, err = nowArg(args, noOption); err != nil {
+		return p, err
+	}
+	if len(args) > 0 {
+		return p, fmt.Errorf("unexpected argument '%.64s': expected key [rate burst] [now] [COST n]", args[0])
+	}
+	return p, nil
+}
+
+// rlPeek is RL.PEEK key [LIMIT] [now] [COST n].
+func rlPeek(s *Session, args [][]byte) {
+	key := args[1]
+	if !s.keyFits(key) {
+		return
+	}
+	p, err := parsePeek(args[2:])
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	now := s.callerNow(p.now, p.given)
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	e, found := tx.Get(key)
+	if p.stored {
+		if !found {
+			s.nullArray()
+			return
+		}
+		if p.lim, err = engine.StoredLimit(e.Value); err != nil {
+			s.failWith(err)
+			return
+		}
+	}
+	if found && e.Kind != byte(p.lim.Algorithm) {
+		s.fail(errWrongType)
+		return
+	}
+	d, err := engine.Peek(p.lim, e.Value, now, p.cost)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	s.decision(d)
+}
+
+// rlRefund is RL.REFUND key tokens [now].
+func rlRefund(s *Session, args [][]byte) {
+	key := args[1]
+	if !s.keyFits(key) {
+		return
+	}
+	tokens, err := engine.ParseTokens("tokens", args[2])
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	caller, given, rest, err := nowArg(args[3:], noOption)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	if len(rest) > 0 {
+		s.failWith(fmt.Errorf("unexpected argument '%.64s': expected key tokens [now]", rest[0]))
+		return
+	}
+	now := s.callerNow(caller, given)
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	e, found := tx.Get(key)
+	if !found {
+		s.nullArray()
+		return
+	}
+	state, d, err := engine.Refund(s.buf[:0], e.Value, tokens, now)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	if state != nil {
+		tx.Put(key, e.Kind, state, d.ResetAfter)
+	}
+	s.decision(d)
+}
+
+// rlPenalize is RL.PENALIZE key LIMIT wait [now].
+func rlPenalize(s *Session, args [][]byte) {
+	key := args[1]
+	if !s.keyFits(key) {
+		return
+	}
+	lim, rest, err := limitArgs(args[2:])
+	if err == nil && len(rest) == 0 {
+		err = fmt.Errorf("the wait is missing: expected key rate burst wait [now], as in 10 20 30s")
+	}
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	wait, err := engine.ParseWait("wait", rest[0], engine.MaxPenalty)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	caller, given, rest, err := nowArg(rest[1:], noOption)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unexpected argument '%.64s': expected key rate burst wait [now]", rest[0])
+	}
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	now := s.callerNow(caller, given)
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	e, found := tx.Get(key)
+	if found && e.Kind != byte(lim.Algorithm) {
+		s.fail(errWrongType)
+		return
+	}
+	state, d, err := engine.Penalize(s.buf[:0], lim, e.Value, wait, now)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	if state != nil {
+		tx.Put(key, byte(lim.Algorithm), state, d.ResetAfter)
+	}
+	s.decision(d)
+}
+
+// rlGet is RL.GET key: what is stored, as a map.
+func rlGet(s *Session, args [][]byte) {
+	tx := s.srv.store.Lock(s.now, args[1])
+	defer tx.Unlock()
+	e, found := tx.Get(args[1])
+	if !found {
+		s.null()
+		return
+	}
+	info, err := engine.Inspect(e.Value)
+	if err != nil {
+		s.failWith(err)
+		return
+	}
+	s.dict(7)
+	s.text("algorithm")
+	s.text(engine.Algorithm(e.Kind).String())
+	s.text("limit")
+	s.text(info.Limit.String())
+	s.text("burst")
+	s.int(info.Limit.Capacity)
+	s.text("tokens")
+	s.text(info.Tokens)
+	s.text("ts")
+	s.int(info.TS)
+	s.text("blocked_until")
+	s.int(info.BlockedUntil)
+	s.text("deadline")
+	s.int(e.Deadline)
+}

@@ -1,0 +1,227 @@
+package resp
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlserver/rlserver/engine"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// Clock is the server's clock: ns since 1970, never running backwards.
+type Clock interface{ NowNs() int64 }
+
+// Durability is what the wire asks of the disk. It is called from connections
+// and never waits, except in Wait.
+type Durability interface {
+	// Save asks for a round now and returns the one that will hold everything
+	// changed before the call.
+	Save() (round uint64)
+	// Wait returns when the round is durable, or with the reason it is not.
+	Wait(round uint64) error
+	// LastSave is the Unix time, in seconds, up to which the disk was brought.
+	LastSave() int64
+}
+
+// Options is CONFIG's view of the server's options.
+type Options interface {
+	Get(pattern string) [][2]string
+	Set(pairs [][2]string) error // all or nothing; the error is a Redis text
+}
+
+// Settings are the options that sessions obey; they may change while clients
+// are connected and hold from a client's next command on.
+type Settings struct {
+	CallerClock   engine.ClockMode
+	MaxSkew       int64 // ms
+	Password      string
+	ProtectedMode bool
+	MaxClients    int
+	Timeout       time.Duration // idle time allowed; 0 = any
+	KeepAlive     time.Duration // TCP keepalive; 0 = off
+	MaxBulk       int           // bytes of one argument
+}
+
+// Config is what a Server is made of. All fields are needed, but for Shutdown
+// and Extra.
+type Config struct {
+	Store      *shard.Store
+	Clock      Clock
+	Durability Durability
+	Options    Options
+	Settings   Settings
+	Log        *slog.Logger
+	Version    string          // ours
+	Port       int             // for INFO
+	Shutdown   func(save bool) // SHUTDOWN was asked; must not block
+	Extra      func() []any    // other rooms' Stats, for INFO
+}
+
+// Server answers clients over a keyspace.
+type Server struct {
+	store      *shard.Store
+	clock      Clock
+	durability Durability
+	options    Options
+	log        *slog.Logger
+	version    string
+	port       int
+	shutdown   func(save bool)
+	extra      func() []any
+	table      *table
+	settings   atomic.Pointer[Settings]
+	loading    atomic.Bool
+	nextID     atomic.Int64
+	counters   counters
+	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
+	runID      string
+	started    int64 // ns
+
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+	listeners []net.Listener
+	closing   bool
+	done      sync.WaitGroup
+}
+
+// New makes a server. It answers -LOADING until SetLoading(false).
+func New(c Config) *Server {
+	srv := &Server{
+		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
+		version: c.Version, port: c.Port, shutdown: c.Shutdown, extra: c.Extra,
+		table: newTable(rows()), conns: map[*conn]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
+	}
+	srv.counters.cells = make([]cell, srv.table.count+1)
+	srv.settings.Store(&c.Settings)
+	srv.loading.Store(true)
+	return srv
+}
+
+// Apply puts new settings in force.
+func (srv *Server) Apply(s Settings) { srv.settings.Store(&s) }
+
+// SetLoading says whether the data is still being loaded.
+func (srv *Server) SetLoading(on bool) { srv.loading.Store(on) }
+
+// Accept back-off, as net/http has it.
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+	acceptLogEvery = 10 * time.Second
+)
+
+// Serve answers the listener's clients until Shutdown or until the listener is
+// closed. Several may run at once.
+func (srv *Server) Serve(l net.Listener) {
+	if !srv.addListener(l) {
+		l.Close()
+		return
+	}
+	pause, logged := time.Duration(0), time.Time{}
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			srv.counters.accepted.Add(1)
+			srv.start(nc)
+			continue
+		}
+		if srv.isClosing() {
+			return
+		}
+		if _, isNet := err.(net.Error); !isNet {
+			return // the listener was closed
+		}
+		// Out of file descriptors or memory: others go on, this listener waits.
+		srv.counters.acceptErrors.Add(1)
+		if now := time.Now(); now.Sub(logged) >= acceptLogEvery {
+			logged = now
+			srv.log.Error("cannot accept a connection", "err", err, "hint", "raise the limit of open files (ulimit -n)")
+		}
+		pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
+		time.Sleep(pause)
+	}
+}
+
+func (srv *Server) addListener(l net.Listener) bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	srv.listeners = append(srv.listeners, l)
+	return !srv.closing
+}
+
+func (srv *Server) isClosing() bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return srv.closing
+}
+
+// start gives a connection its goroutine. Everything that may block, a refusal
+// too, happens there.
+func (srv *Server) start(nc net.Conn) {
+	c := &conn{srv: srv, nc: nc, born: time.Now()}
+	srv.mu.Lock()
+	if srv.closing {
+		srv.mu.Unlock()
+		nc.Close()
+		return
+	}
+	full := len(srv.conns) >= srv.settings.Load().MaxClients
+	if !full {
+		srv.conns[c] = struct{}{}
+	}
+	srv.done.Add(1)
+	srv.mu.Unlock()
+	go func() {
+		defer srv.done.Done()
+		if full {
+			c.refuse(errMaxClients)
+			return
+		}
+		c.serve()
+		srv.mu.Lock()
+		delete(srv.conns, c)
+		srv.mu.Unlock()
+	}()
+}
+
+func (srv *Server) connections() int64 {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return int64(len(srv.conns))
+}
+
+// drainFor is how long a stopping server still reads what clients had sent.
+const drainFor = 50 * time.Millisecond
+
+// Shutdown stops accepting, answers what was received, and closes every
+// connection; what has not ended when ctx does is cut off.
+func (srv *Server) Shutdown(ctx context.Context) {
+	srv.mu.Lock()
+	srv.closing = true
+	listeners := srv.listeners
+	for c := range srv.conns {
+		c.drain(time.Now().Add(drainFor))
+	}
+	srv.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+	ended := make(chan struct{})
+	go func() { srv.done.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	srv.mu.Lock()
+	for c := range srv.conns {
+		c.nc.Close()
+	}
+	srv.mu.Unlock()
+	<-ended
+}

@@ -1,0 +1,245 @@
+package resp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rlserver/rlserver/engine"
+	"github.com/tidwall/redcon"
+)
+
+// flushAt is the output, in bytes, at which a session stops taking commands
+// until the connection has written: a client that does not read is not read from.
+const flushAt = 64 << 10
+
+// action is what a session asks its connection to do after the output is out.
+type action byte
+
+const (
+	actionNone  action = iota
+	actionClose        // write what is there, then close
+)
+
+// Session is one client's conversation: bytes in, bytes out. It is used by one
+// goroutine at a time and owns no socket.
+type Session struct {
+	srv    *Server
+	id     int64
+	addr   string // peer, as CLIENT INFO shows it
+	laddr  string
+	parser parser
+	out    []byte
+	act    action
+	round  uint64 // durable round the output waits for; 0 = none
+	full   bool   // Feed stopped for the output's sake, not for want of input
+
+	progress uint64 // commands taken so far
+
+	proto   int // 2 or 3
+	authed  bool
+	name    string
+	libName string
+	libVer  string
+	born    int64 // server's clock, ms
+	lastCmd *command
+
+	now  int64 // server's clock at dispatch, ms
+	run  run   // figures not yet in the server's counters
+	buf  [maxState]byte
+	conf *Settings // in force for the command at hand
+}
+
+// maxState is the size of the buffer a new state is encoded into; larger ones
+// allocate. A bucket takes at most about 64 bytes.
+const maxState = 128
+
+// newSession starts a conversation. Without a password everybody is let in.
+func (srv *Server) newSession(addr, laddr string) *Session {
+	return &Session{
+		srv: srv, id: srv.nextID.Add(1), addr: addr, laddr: laddr, proto: 2,
+		authed: srv.settings.Load().Password == "", born: srv.clock.NowNs() / 1e6,
+	}
+}
+
+// Feed executes the complete commands at the front of in and returns how many
+// bytes they took; the caller keeps the rest at the front and adds to it.
+// Replies collect in Output. It stops early when the output reaches flushAt or
+// an action is due, so it is called again after each write.
+func (s *Session) Feed(in []byte) (taken int) {
+	s.conf = s.srv.settings.Load()
+	for s.act == actionNone && len(s.out) < flushAt {
+		lim := limits{bulk: s.conf.MaxBulk, authed: s.authed}
+		args, used, perr := s.parser.next(in[taken:], lim)
+		if perr != "" {
+			s.srv.counters.protocolErrors.Add(1)
+			s.fail(perr)
+			s.act = actionClose
+			break
+		}
+		if used == 0 {
+			break
+		}
+		if len(args) > 0 {
+			s.dispatch(args, in[taken] != '*')
+		}
+		taken += used
+		s.progress++
+		s.parser.reset()
+	}
+	s.full = len(s.out) >= flushAt
+	s.settle()
+	return taken
+}
+
+// Output is what is to be written; Written empties it and keeps the buffer
+// unless it grew beyond what an idle client may hold.
+func (s *Session) Output() []byte { return s.out }
+
+// Written tells the session that its output is out.
+func (s *Session) Written() {
+	if cap(s.out) > 2*flushAt {
+		s.out = nil
+	}
+	s.out = s.out[:0]
+	s.round = 0
+}
+
+// dispatch runs one command.
+func (s *Session) dispatch(args [][]byte, inline bool) {
+	ns := s.srv.clock.NowNs()
+	s.now = ns / 1e6
+	if inline && looksLikeHTTP(args) {
+		s.srv.counters.httpRequests.Add(1)
+		s.act = actionClose
+		return
+	}
+	c := s.srv.table.lookup(args[0])
+	if c == nil {
+		s.begin(nil, ns)
+		s.fail(unknownCommand(args))
+		return
+	}
+	s.lastCmd = c
+	if c.subs != nil && len(args) > 1 {
+		if c = c.sub(args[1]); c == nil {
+			s.begin(s.lastCmd, ns)
+			s.fail(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.lastCmd.name)))
+			return
+		}
+		s.lastCmd = c
+	}
+	s.begin(c, ns)
+	switch {
+	case !c.arityFits(len(args)):
+		s.fail("ERR wrong number of arguments for '" + c.full + "' command")
+	case !s.authed && c.flags&flagNoAuth == 0:
+		s.fail(errNoAuth)
+	case c.flags&flagLoading == 0 && s.srv.loading.Load():
+		s.fail(errLoading)
+	default:
+		c.run(s, args)
+	}
+}
+
+// looksLikeHTTP recognises a web browser or a cross-protocol attack: Redis
+// closes such a connection too.
+func looksLikeHTTP(args [][]byte) bool {
+	return equalFold(args[0], "post") || equalFold(args[0], "host:") ||
+		len(args) == 3 && strings.HasPrefix(string(args[2]), "HTTP/1.")
+}
+
+// unknownCommand is Redis's text, which some drivers parse.
+func unknownCommand(args [][]byte) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "ERR unknown command '%.128s', with args beginning with: ", args[0])
+	for shown := 0; len(args) > 1 && shown < 128; args = args[1:] {
+		word := args[1]
+		if len(word) > 128-shown {
+			word = word[:128-shown]
+		}
+		fmt.Fprintf(&b, "'%s' ", word)
+		shown += len(word) + 3
+	}
+	return b.String()
+}
+
+// The reply helpers. Each appends one RESP value.
+
+func (s *Session) fail(text string) {
+	s.run.errors++
+	s.out = appendError(s.out, text)
+}
+
+func (s *Session) ok()             { s.out = append(s.out, "+OK\r\n"...) }
+func (s *Session) status(t string) { s.out = redcon.AppendString(s.out, t) }
+func (s *Session) int(n int64)     { s.out = redcon.AppendInt(s.out, n) }
+func (s *Session) bulk(b []byte)   { s.out = redcon.AppendBulk(s.out, b) }
+func (s *Session) text(t string)   { s.out = redcon.AppendBulkString(s.out, t) }
+func (s *Session) array(n int)     { s.out = redcon.AppendArray(s.out, n) }
+
+// set opens a set of n members: an array in RESP2.
+func (s *Session) set(n int) {
+	at := len(s.out)
+	s.array(n)
+	if s.proto == 3 {
+		s.out[at] = '~'
+	}
+}
+
+// dict opens a map of n pairs: a flat array in RESP2.
+func (s *Session) dict(n int) {
+	if s.proto == 2 {
+		s.array(2 * n)
+		return
+	}
+	at := len(s.out)
+	s.array(n)
+	s.out[at] = '%'
+}
+
+// verbatim is text for people: RESP3 says so, RESP2 has a bulk string.
+func (s *Session) verbatim(text string) {
+	if s.proto == 2 {
+		s.text(text)
+		return
+	}
+	s.out = fmt.Appendf(s.out, "=%d\r\ntxt:%s\r\n", len(text)+len("txt:"), text)
+}
+
+// null is the absent value.
+func (s *Session) null() {
+	if s.proto == 3 {
+		s.out = append(s.out, "_\r\n"...)
+		return
+	}
+	s.out = redcon.AppendNull(s.out)
+}
+
+// nullArray is the absent array: RESP2 tells the two apart.
+func (s *Session) nullArray() {
+	if s.proto == 3 {
+		s.null()
+		return
+	}
+	s.out = append(s.out, "*-1\r\n"...)
+}
+
+// decide answers an acquire and counts it.
+func (s *Session) decide(d engine.Decision) {
+	if d.Allowed > 0 {
+		s.run.allowed++
+	} else {
+		s.run.denied++
+	}
+	s.decision(d)
+}
+
+// decision is the answer of every limiter command: five integers.
+func (s *Session) decision(d engine.Decision) {
+	s.array(5)
+	s.int(d.Allowed)
+	s.int(d.RetryAfter)
+	s.int(d.Remaining)
+	s.int(d.ResetAfter)
+	s.int(d.Limit)
+}
