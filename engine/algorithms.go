@@ -22,9 +22,10 @@ type algorithm struct {
 	checkLimit func(l Limit) bool
 	// reduced says whether a limit in range is also the one way to write it.
 	reduced func(l Limit) bool
-	// appendEntry and readEntry write and read limit and state; readEntry is not ok on anything but a whole valid body.
-	appendEntry func(dst []byte, l Limit, s state) []byte
-	readEntry   func(b []byte) (l Limit, s state, ok bool)
+	// appendState writes a state. readState reads what is left of an entry; it is not ok on anything but one whole valid state under l, nor
+	// if l is out of range.
+	appendState func(dst []byte, s state) []byte
+	readState   func(b []byte, l Limit) (s state, ok bool)
 	// fresh is the state of a key that is not there.
 	fresh func(l Limit) state
 	// carry brings a state from one limit to another and elapsed ms on, all of them counted at the new limit.
@@ -38,8 +39,7 @@ type algorithm struct {
 	refund func(l Limit, s state, tokens int64) state
 	// outlook returns the whole tokens left and the ms until nothing is missing.
 	outlook func(l Limit, s state) (remaining, reset int64)
-	// limit is the number a decision shows, tokens what Inspect does.
-	limit  func(l Limit) int64
+	// tokens is what Inspect shows.
 	tokens func(l Limit, s state) string
 }
 
@@ -49,15 +49,14 @@ var algorithms = [16]algorithm{
 		name:        "bucket",
 		checkLimit:  bucketLimitOK,
 		reduced:     bucketReduced,
-		appendEntry: appendBucket,
-		readEntry:   readBucket,
+		appendState: appendBucket,
+		readState:   readBucket,
 		fresh:       bucketFresh,
 		carry:       bucketCarry,
 		checkOp:     bucketCheckOp,
 		take:        bucketTake,
 		refund:      bucketRefund,
 		outlook:     bucketOutlook,
-		limit:       func(l Limit) int64 { return l.Capacity },
 		tokens:      func(l Limit, s state) string { return tokensText(s.credit, l.Q) },
 	},
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/bits"
 	"strconv"
@@ -21,36 +22,18 @@ func bucketLimitOK(l Limit) bool {
 
 func bucketReduced(l Limit) bool { return commonDivisor(l.P, l.Q) == 1 }
 
-func appendBucket(dst []byte, l Limit, s state) []byte {
-	dst = appendUvarint(dst, uint64(l.P))
-	dst = appendUvarint(dst, uint64(l.Q))
-	dst = appendUvarint(dst, uint64(l.Capacity))
-	return appendUvarint(dst, zigzag(s.credit))
+func appendBucket(dst []byte, s state) []byte {
+	return binary.AppendUvarint(dst, zigzag(s.credit))
 }
 
-func readBucket(b []byte) (l Limit, s state, ok bool) {
-	var p, q, capacity, credit uint64
-	at := 0
-	if p, at = uvarint(b, at); at == 0 {
-		return l, s, false
+func readBucket(b []byte, l Limit) (s state, ok bool) {
+	credit, end := uvarint(b, 0)
+	if end != len(b) || !bucketLimitOK(l) {
+		return s, false
 	}
-	if q, at = uvarint(b, at); at == 0 {
-		return l, s, false
-	}
-	if capacity, at = uvarint(b, at); at == 0 {
-		return l, s, false
-	}
-	if credit, at = uvarint(b, at); at != len(b) || at == 0 {
-		return l, s, false
-	}
-	// A number above the largest int64 turns negative here and is refused with the others.
-	l = Limit{P: int64(p), Q: int64(q), Capacity: int64(capacity)}
 	s.credit = unzigzag(credit)
-	if !bucketLimitOK(l) {
-		return l, s, false
-	}
 	full := l.Capacity * l.Q
-	return l, s, s.credit <= full && uint64(full)-uint64(s.credit) <= maxUnits
+	return s, s.credit <= full && uint64(full)-uint64(s.credit) <= maxUnits
 }
 
 func bucketFresh(l Limit) state { return state{credit: l.Capacity * l.Q} }
@@ -99,17 +82,18 @@ func rescaledMissing(q, toQ, credit, full int64) (hi, lo uint64) {
 	return quoHi + carry, lo
 }
 
-// debtError says that under the limit a bucket misses more than can be held: the debt is too large for its unit, or the burst for the debt.
+// debtError says that under l a bucket misses hi, lo units, more than can be held: the burst is too large for the debt, or else the rate's
+// unit is too small for it.
 func debtError(l Limit, hi, lo uint64) error {
-	e := &RangeError{Argument: "burst", Reason: "this key is in debt"}
 	debtLo, borrow := bits.Sub64(lo, uint64(l.Capacity*l.Q), 0)
-	if hi-borrow == 0 && debtLo < maxUnits {
-		e.Max = int64((maxUnits - debtLo) / uint64(l.Q))
+	if hi-borrow == 0 && debtLo <= maxUnits-uint64(l.Q) {
+		return &RangeError{
+			Argument: "burst " + strconv.FormatInt(l.Capacity, 10),
+			Max:      int64((maxUnits - debtLo) / uint64(l.Q)),
+			Reason:   "it cannot be held exactly together with this key's debt",
+		}
 	}
-	if e.Max == 0 {
-		e.Argument, e.Reason = "rate "+rateText(l.P, l.Q), "no burst can be held with it while this key is in debt"
-	}
-	return e
+	return &RangeError{Argument: "rate " + rateText(l.P, l.Q), Max: -1, Reason: "this key's debt cannot be held exactly with it, whatever the burst"}
 }
 
 var (
@@ -171,7 +155,11 @@ func bucketOwe(l Limit, s state, cost int64) (state, error) {
 	room := maxUnits - uint64(l.Capacity*l.Q-s.credit)
 	hi, lo := bits.Mul64(uint64(cost), uint64(l.Q))
 	if hi != 0 || lo > room {
-		return s, &RangeError{Argument: "COST " + strconv.FormatInt(cost, 10), Max: int64(room / uint64(l.Q)), Reason: "this key's debt would be too large"}
+		return s, &RangeError{
+			Argument: "COST " + strconv.FormatInt(cost, 10),
+			Max:      int64(room / uint64(l.Q)),
+			Reason:   "the debt it makes cannot be held exactly",
+		}
 	}
 	return state{credit: s.credit - int64(lo)}, nil
 }

@@ -25,63 +25,64 @@ type Decision struct {
 // The new bytes are appended to dst and returned; nil means that nothing changed and nothing need be written: a refusal, or an allowed
 // cost of 0. With room in dst nothing is allocated. dst must not overlap old. Errors: *RangeError, ErrMalformed, ErrAlgorithm, and an
 // error in words for contradicting options; with any of them nothing changed.
-func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) ([]byte, Decision, error) {
+func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) (out []byte, d Decision, err error) {
 	var c call
-	if err := c.open(lim, old, now, op); err != nil {
-		return nil, Decision{}, err
-	}
-	d, changed, err := c.take(op)
-	if err != nil || !changed {
+	if err = c.open(&lim, old, now, &op); err != nil {
 		return nil, d, err
 	}
-	return appendEntry(dst, &c.entry), d, nil
+	changed, err := c.take(&op, &d)
+	if changed {
+		out = appendEntry(dst, &c.entry)
+	}
+	return out, d, err
 }
 
 // Peek returns the decision that Acquire with that cost would give. It changes nothing.
-func Peek(lim Limit, old []byte, now int64, cost int64) (Decision, error) {
+func Peek(lim Limit, old []byte, now int64, cost int64) (d Decision, err error) {
 	var c call
 	op := Op{Cost: cost}
-	if err := c.open(lim, old, now, op); err != nil {
-		return Decision{}, err
+	if err = c.open(&lim, old, now, &op); err != nil {
+		return d, err
 	}
-	d, _, err := c.take(op)
+	_, err = c.take(&op, &d)
 	return d, err
 }
 
 // Refund gives tokens (>= 0) back at now, capped at the limit the entry carries. old must not be empty. The decision says allowed 1,
 // retry_after 0 and the rest as after the refund. Bytes as in Acquire: nil if nothing was missing or tokens is 0.
-func Refund(dst []byte, old []byte, tokens, now int64) ([]byte, Decision, error) {
+func Refund(dst []byte, old []byte, tokens, now int64) (out []byte, d Decision, err error) {
 	if tokens < 0 {
-		return nil, Decision{}, outOfRange("tokens", tokens, math.MaxInt64)
-	}
-	stored, err := readEntry(old)
-	if err != nil {
-		return nil, Decision{}, err
+		return nil, d, outOfRange("tokens", tokens, math.MaxInt64)
 	}
 	var c call
-	if err := c.carry(stored.limit, stored, now); err != nil {
-		return nil, Decision{}, err
+	if err = c.read(old); err != nil {
+		return nil, d, err
+	}
+	stored := c.limit
+	if err = c.carry(&stored, now); err != nil {
+		return nil, d, err
 	}
 	before := c.state
-	c.state = c.row.refund(c.limit, before, tokens)
-	d := c.decision(1, 0)
-	if c.state == before {
-		return nil, d, nil
+	c.state = algorithms[stored.Algorithm].refund(stored, before, tokens)
+	d.Allowed = 1
+	c.outlook(&d)
+	if c.state != before {
+		out = appendEntry(dst, &c.entry)
 	}
-	return appendEntry(dst, &c.entry), d, nil
+	return out, d, nil
 }
 
 // Penalize lets no call pass before now + wait (ms in [0, MaxPenalty]), or before ts + wait where the entry's time is later. It never
 // shortens an earlier penalty. The decision is what Peek with cost 1 then says. Bytes as in Acquire: nil if an earlier penalty lasts as
 // long, or wait is 0.
-func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) ([]byte, Decision, error) {
+func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) (out []byte, d Decision, err error) {
 	if wait < 0 || wait > MaxPenalty {
-		return nil, Decision{}, outOfRange("wait", wait, MaxPenalty)
+		return nil, d, outOfRange("wait", wait, MaxPenalty)
 	}
 	var c call
 	op := Op{Cost: 1}
-	if err := c.open(lim, old, now, op); err != nil {
-		return nil, Decision{}, err
+	if err = c.open(&lim, old, now, &op); err != nil {
+		return nil, d, err
 	}
 	until := c.ts + wait
 	changed := until > max(c.blocked, c.ts)
@@ -89,9 +90,9 @@ func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) ([]byte, Decis
 		c.blocked = until
 	}
 	penalized := c.entry
-	d, _, err := c.take(op)
-	if err != nil || !changed {
-		return nil, d, err
+	_, err = c.take(&op, &d)
+	if changed && err == nil {
+		out = appendEntry(dst, &penalized)
 	}
-	return appendEntry(dst, &penalized), d, nil
+	return out, d, err
 }

@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
 // Parts of an entry's first byte.
 const (
 	flagBlocked    = 1 << 0 // blocked_until is present
@@ -18,74 +24,131 @@ type entry struct {
 	blocked int64 // Unix ms, later than ts; 0 = no penalty
 }
 
+// EntryRoom is the free capacity, in bytes, with which a dst is never reallocated for a bucket.
+const EntryRoom = 64
+
+// headRoom is what everything before the state takes at most: a byte and five uvarints, with what the last putUvarint may write beyond.
+const headRoom = 56
+
 // appendEntry appends the bytes of e. A penalty that is over at ts is left out: no later call can fall before it.
 func appendEntry(dst []byte, e *entry) []byte {
-	first := byte(e.limit.Algorithm) << algorithmShift
-	if e.blocked > e.ts {
-		first |= flagBlocked
+	if cap(dst)-len(dst) < EntryRoom {
+		dst = slices.Grow(dst, EntryRoom)
 	}
-	dst = append(dst, first)
-	dst = appendUvarint(dst, uint64(e.ts))
+	head := (*[headRoom]byte)(dst[len(dst) : len(dst)+headRoom])
+	head[0] = byte(e.limit.Algorithm) << algorithmShift
+	n := putUvarint(head, 1, uint64(e.ts))
 	if e.blocked > e.ts {
-		dst = appendUvarint(dst, uint64(e.blocked))
+		head[0] |= flagBlocked
+		n = putUvarint(head, n, uint64(e.blocked))
 	}
-	return algorithms[e.limit.Algorithm].appendEntry(dst, e.limit, e.state)
+	n = putUvarint(head, n, uint64(e.limit.P))
+	n = putUvarint(head, n, uint64(e.limit.Q))
+	n = putUvarint(head, n, uint64(e.limit.Capacity))
+	return algorithms[e.limit.Algorithm].appendState(dst[:len(dst)+n], e.state)
 }
 
-// readEntry reads bytes that appendEntry made. It refuses whatever else it can tell apart without dividing.
-func readEntry(b []byte) (e entry, err error) {
+// read sets e to what bytes that appendEntry made say. It refuses whatever else it can tell apart without dividing; e is then undefined.
+func (e *entry) read(b []byte) error {
 	if len(b) == 0 {
-		return e, ErrMalformed
+		return ErrMalformed
 	}
-	a := Algorithm(b[0] >> algorithmShift)
-	r := a.row()
-	flags := b[0] & flagMask
-	if r == nil || flags&^flagBlocked != 0 {
-		return e, ErrMalformed
+	row := Algorithm(b[0] >> algorithmShift).row()
+	if row == nil || b[0]&flagMask&^flagBlocked != 0 {
+		return ErrMalformed
 	}
-	v, at := uvarint(b, 1)
-	if at == 0 || v > uint64(MaxNow) {
-		return e, ErrMalformed
-	}
-	e.ts = int64(v)
-	if flags&flagBlocked != 0 {
-		v, at = uvarint(b, at)
-		if at == 0 || v > uint64(maxBlocked) || v <= uint64(e.ts) {
-			return e, ErrMalformed
+	ts, at := uvarint(b, 1)
+	var blocked uint64
+	if b[0]&flagBlocked != 0 {
+		if blocked, at = uvarint(b, at); blocked <= ts || blocked > uint64(maxBlocked) {
+			return ErrMalformed
 		}
-		e.blocked = int64(v)
 	}
+	p, at := uvarint(b, at)
+	q, at := uvarint(b, at)
+	capacity, at := uvarint(b, at)
+	if at < 0 || ts > uint64(MaxNow) {
+		return ErrMalformed
+	}
+	e.ts, e.blocked = int64(ts), int64(blocked)
+	// A number above the largest int64 turns negative here and is refused by checkLimit.
+	e.limit = Limit{Algorithm: Algorithm(b[0] >> algorithmShift), P: int64(p), Q: int64(q), Capacity: int64(capacity)}
 	var ok bool
-	if e.limit, e.state, ok = r.readEntry(b[at:]); !ok {
-		return e, ErrMalformed
+	if e.state, ok = row.readState(b[at:], e.limit); !ok {
+		return ErrMalformed
 	}
-	e.limit.Algorithm = a
-	return e, nil
+	return nil
 }
 
-// appendUvarint appends v, 7 bits a byte, low bits first.
-func appendUvarint(dst []byte, v uint64) []byte {
-	for v >= 0x80 {
-		dst = append(dst, byte(v)|0x80)
+// Masks of the two halves, four quarters and eight bytes among which the 56 low bits of a number are spread, 7 to a byte.
+const (
+	low28, high28 = 0x000000000fffffff, 0x00fffffff0000000
+	low14, high14 = 0x00003fff00003fff, 0x0fffc0000fffc000
+	low7, high7   = 0x007f007f007f007f, 0x3f803f803f803f80
+	more          = 0x8080808080808080 // the bits that say another byte follows
+)
+
+// putUvarint writes v at buf[at:], 7 bits a byte, low bits first, and returns where it ends. Up to 56 bits are written as one word, which
+// BenchmarkAcquire measures against a loop; what the word holds beyond the end is overwritten later or cut off.
+func putUvarint(buf *[headRoom]byte, at int, v uint64) (end int) {
+	if v < 0x80 {
+		buf[at] = byte(v)
+		return at + 1
+	}
+	return putLong(buf, at, v)
+}
+
+// putLong is putUvarint for two bytes and more, apart so that putUvarint is inlined.
+func putLong(buf *[headRoom]byte, at int, v uint64) (end int) {
+	for v >= 1<<56 {
+		buf[at] = byte(v) | 0x80
 		v >>= 7
+		at++
 	}
-	return append(dst, byte(v))
+	w := v&low28 | v&high28<<4
+	w = w&low14 | w&high14<<2
+	w = w&low7 | w&high7<<1
+	n := (bits.Len64(v) + 6) / 7
+	w |= more & (1<<(8*(n-1)) - 1)
+	binary.LittleEndian.PutUint64(buf[at:], w)
+	return at + n
 }
 
-// uvarint reads the uvarint at b[at:] and returns where it ends, 0 if it is cut off, not in its shortest form or more than 64 bits.
+// uvarint reads the uvarint at b[at:] and returns where it ends: -1 if it is cut off, not in its shortest form or more than 64 bits, or if
+// at was -1 already. Up to 56 bits are read as one word where the bytes reach that far.
 func uvarint(b []byte, at int) (v uint64, end int) {
+	if uint(at) >= uint(len(b)) {
+		return 0, -1
+	}
+	if c := b[at]; c < 0x80 {
+		return uint64(c), at + 1
+	}
+	if at+8 <= len(b) {
+		w := binary.LittleEndian.Uint64(b[at:])
+		if ends := ^w & more; ends != 0 {
+			size := bits.TrailingZeros64(ends) + 1 // in bits
+			w &= 1<<size - 1
+			if w>>(size-8) == 0 {
+				return 0, -1
+			}
+			w = w&low7 | w>>1&(low7<<7)
+			w = w&low14 | w>>2&high14
+			w = w&low28 | w>>4&high28
+			return w, at + size/8
+		}
+	}
 	for shift := uint(0); at < len(b) && shift < 64; shift += 7 {
 		c := b[at]
 		at++
 		if c < 0x80 {
 			if c == 0 && shift > 0 || shift == 63 && c > 1 {
-				return 0, 0
+				return 0, -1
 			}
 			return v | uint64(c)<<shift, at
 		}
 		v |= uint64(c&0x7f) << shift
 	}
-	return 0, 0
+	return 0, -1
 }
 
 // zigzag folds small numbers of either sign onto small unsigned ones; unzigzag is its inverse.

@@ -26,17 +26,17 @@ func (e *ArgumentError) Error() string { return e.Argument + " " + e.Got + ": ex
 
 // A RangeError says that a well-formed call needs a number too large to be held exactly. Nothing was changed.
 type RangeError struct {
-	Argument string // the argument that is too large: COST, burst
-	Max      int64  // the largest value that would have been accepted, 0 if there is none
+	Argument string // the argument that is too large and its value: "COST 12"
+	Max      int64  // the largest value that would have been accepted, -1 if there is none
 	Reason   string // why
 }
 
 // Error implements error.
 func (e *RangeError) Error() string {
-	if e.Max <= 0 {
-		return e.Argument + " is too large to be held exactly: " + e.Reason
+	if e.Max < 0 {
+		return e.Argument + ": " + e.Reason
 	}
-	return e.Argument + " is too large to be held exactly: " + e.Reason + "; at most " + strconv.FormatInt(e.Max, 10)
+	return e.Argument + ": " + e.Reason + "; at most " + strconv.FormatInt(e.Max, 10)
 }
 
 // badArgument makes an ArgumentError that shows what came in one line of printable ASCII.

@@ -32,7 +32,7 @@ const (
 type Limit struct {
 	Algorithm Algorithm
 	P, Q      int64 // bucket: P tokens each Q ms, in lowest terms, both > 0
-	Capacity  int64 // bucket: burst in tokens, > 0; Capacity*Q is at most maxUnits
+	Capacity  int64 // bucket: burst in tokens, > 0, at most about 9.2e18/Q; it is the fifth number of a decision
 }
 
 // ParseLimit reads a bucket's two arguments. rate is tokens per second as a decimal with at most 9 fractional digits ("10", "0.5") or a
@@ -47,7 +47,7 @@ func ParseLimit(rate, burst []byte) (Limit, error) {
 	if ok && end == len(burst) && n > 0 && n <= maxUnits/q {
 		return Limit{Algorithm: Bucket, P: p, Q: q, Capacity: n}, nil
 	}
-	if largest := maxUnits / q; allDigits(burst) && (!ok || n > largest) {
+	if largest := maxUnits / q; allDigits(burst) && burst[0] != '0' && (!ok || n > largest) {
 		return Limit{}, badArgument("burst", burst, "at most "+strconv.FormatInt(largest, 10)+" tokens at this rate")
 	}
 	return Limit{}, badArgument("burst", burst, wantBurst)
@@ -81,24 +81,27 @@ func ParseNow(b []byte) (ms int64, err error) {
 	return n, nil
 }
 
-// ParseCost reads a number of tokens >= 0.
-func ParseCost(b []byte) (int64, error) {
+// ParseCost reads the number of tokens >= 0 after COST.
+func ParseCost(b []byte) (int64, error) { return ParseTokens("COST", b) }
+
+// ParseTokens reads a number of tokens >= 0 for the argument called name.
+func ParseTokens(name string, b []byte) (int64, error) {
 	n, end, ok := scanInteger(b, 0)
 	if !ok || end != len(b) {
-		return 0, badArgument("COST", b, "whole tokens from 0 to 9223372036854775807, for example 1")
+		return 0, badArgument(name, b, "whole tokens from 0 to 9223372036854775807, for example 1")
 	}
 	return n, nil
 }
 
 // ParseWait reads a wait for the argument called name: ms as a bare integer ("250") or a count with a unit ("250ms", "2s", "1m"), from 0
-// to max ms.
-func ParseWait(name string, b []byte, max int64) (ms int64, err error) {
+// to longest ms.
+func ParseWait(name string, b []byte, longest int64) (ms int64, err error) {
 	n, end, ok := scanInteger(b, 0)
 	if ok && end < len(b) {
 		n, ok = inUnit(n, b[end:])
 	}
-	if !ok || n > max {
-		return 0, badArgument(name, b, "milliseconds from 0 to "+strconv.FormatInt(max, 10)+", or a count with a unit, for example 250 or 2s")
+	if !ok || n > longest {
+		return 0, badArgument(name, b, "milliseconds from 0 to "+strconv.FormatInt(longest, 10)+", or a count with a unit, for example 250 or 2s")
 	}
 	return n, nil
 }

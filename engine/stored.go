@@ -12,14 +12,17 @@ type Info struct {
 
 // StoredLimit returns the limit that an entry carries. The only error is ErrMalformed.
 func StoredLimit(old []byte) (Limit, error) {
-	e, err := readEntry(old)
-	return e.limit, err
+	var e entry
+	if err := e.read(old); err != nil {
+		return Limit{}, err
+	}
+	return e.limit, nil
 }
 
 // Inspect returns what an entry says. The only error is ErrMalformed.
 func Inspect(old []byte) (Info, error) {
-	e, err := readEntry(old)
-	if err != nil {
+	var e entry
+	if err := e.read(old); err != nil {
 		return Info{}, err
 	}
 	return Info{Limit: e.limit, Tokens: algorithms[e.limit.Algorithm].tokens(e.limit, e.state), TS: e.ts, BlockedUntil: e.blocked}, nil
@@ -28,8 +31,8 @@ func Inspect(old []byte) (Info, error) {
 // Reset returns the ms from clock (Unix ms) until the entry says no more than an absent key would: full under the limit it carries, no
 // penalty, and its time not ahead of the clock. 0 means that it may be dropped. Bytes that cannot be read are never idle: math.MaxInt64.
 func Reset(old []byte, clock int64) (resetAfter int64) {
-	e, err := readEntry(old)
-	if err != nil {
+	var e entry
+	if err := e.read(old); err != nil {
 		return math.MaxInt64
 	}
 	_, wait := algorithms[e.limit.Algorithm].outlook(e.limit, e.state)
@@ -40,8 +43,8 @@ func Reset(old []byte, clock int64) (resetAfter int64) {
 // to dst: a time that the clock has not reached would hold callers up. What was left of a penalty at ts is left at the new one. The only
 // error is ErrMalformed.
 func Rebase(dst, old []byte, maxTS int64) ([]byte, error) {
-	e, err := readEntry(old)
-	if err != nil {
+	var e entry
+	if err := e.read(old); err != nil {
 		return nil, err
 	}
 	if !algorithms[e.limit.Algorithm].reduced(e.limit) {
