@@ -285,11 +285,14 @@ func usage(args []arg) string {
 				of = append(of, usage([]arg{sub}))
 			}
 			w = strings.Join(of, " | ")
-			if !a.optional && len(args) > 1 {
+			switch {
+			case a.token != "":
+				w = a.token + " <" + w + ">"
+			case !a.optional && len(args) > 1:
 				w = "<" + w + ">"
 			}
 		case "block":
-			w = usage(a.sub)
+			w = strings.TrimSpace(a.token + " " + usage(a.sub))
 		default:
 			w = strings.TrimSpace(a.token + " " + a.name)
 		}

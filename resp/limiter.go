@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/rlserver/rlserver/engine"
@@ -17,7 +18,7 @@ func limitArgs(args [][]byte) (lim engine.Limit, rest [][]byte, err error) {
 		return lim, args[1:], err
 	}
 	if len(args) < 2 {
-		return lim, nil, fmt.Errorf("a burst is missing after the rate '%.64s': expected two arguments, as in 10 20, or one, as in 10:20", args[0])
+		return lim, nil, fmt.Errorf("a burst is missing after the rate %.64q: expected two arguments, as in 10 20, or one, as in 10:20", args[0])
 	}
 	lim, err = engine.ParseLimit(args[0], args[1])
 	return lim, args[2:], err
@@ -110,9 +111,9 @@ func parseAcquire(args [][]byte) (a acquireArgs, err error) {
 		case equalFold(word, "force") && !a.op.Force:
 			a.op.Force, args = true, args[1:]
 		case isAcquireOption(word):
-			err = fmt.Errorf("%.64s is given twice", word)
+			err = fmt.Errorf("%s is given twice", bytes.ToUpper(word))
 		default:
-			err = fmt.Errorf("unknown option '%.64s': expected COST n, MAXWAIT ms, PARTIAL or FORCE", word)
+			err = fmt.Errorf("unknown option %.64q: expected COST n, MAXWAIT ms, PARTIAL or FORCE", word)
 		}
 		if err != nil {
 			return a, err
@@ -201,7 +202,7 @@ func parsePeek(args [][]byte) (p peekArgs, err error) {
 		return p, err
 	}
 	if len(args) > 0 {
-		return p, fmt.Errorf("unexpected argument '%.64s': expected key [rate burst] [now] [COST n]", args[0])
+		return p, fmt.Errorf("unexpected argument %.64q: expected key [rate burst] [now] [COST n]", args[0])
 	}
 	return p, nil
 }
@@ -260,7 +261,7 @@ func rlRefund(s *Session, args [][]byte) {
 		return
 	}
 	if len(rest) > 0 {
-		s.failWith(fmt.Errorf("unexpected argument '%.64s': expected key tokens [now]", rest[0]))
+		s.failWith(fmt.Errorf("unexpected argument %.64q: expected key tokens [now]", rest[0]))
 		return
 	}
 	now := s.callerNow(caller, given)
@@ -303,7 +304,7 @@ func rlPenalize(s *Session, args [][]byte) {
 	}
 	caller, given, rest, err := nowArg(rest[1:], noOption)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("unexpected argument '%.64s': expected key rate burst wait [now]", rest[0])
+		err = fmt.Errorf("unexpected argument %.64q: expected key rate burst wait [now]", rest[0])
 	}
 	if err != nil {
 		s.failWith(err)
