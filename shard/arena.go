@@ -56,6 +56,7 @@ type arena struct {
 	classes []classMeta // by class; made with the first slot
 	held    int         // bytes of all chunks
 	live    int         // bytes of all slots handed out
+	compact compaction
 }
 
 type chunkMeta struct {
@@ -195,8 +196,13 @@ func (a *arena) release(ci int32) {
 	a.unused = append(a.unused, uint32(ci))
 }
 
+// list makes a chunk the first of those with room. An empty one is alone on
+// the list or goes.
 func (a *arena) list(ci int32) {
 	m, c := &a.meta[ci], &a.classes[a.meta[ci].class]
+	if c.room != none && a.meta[c.room].used == 0 {
+		a.release(c.room)
+	}
 	m.prev, m.next, m.listed = none, c.room, true
 	if c.room != none {
 		a.meta[c.room].prev = ci

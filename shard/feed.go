@@ -83,8 +83,12 @@ func (f *Feed) Round() uint64 { return f.round.Load() }
 
 // writer reads the open rounds. The caller holds all the locks it is going to
 // change something under.
-func (s *Store) writer() writer {
-	var w writer
+func (s *Store) writer() (w writer) {
+	s.setWriter(&w)
+	return w
+}
+
+func (s *Store) setWriter(w *writer) {
 	for n, f := range s.feeds {
 		if f == nil {
 			break
@@ -94,7 +98,6 @@ func (s *Store) writer() writer {
 		w.open |= dirtyBit(n, r)
 		w.closed |= dirtyBit(n, r+1)
 	}
-	return w
 }
 
 func dirtyBit(feed int, round uint64) byte { return 1 << (2*feed + int(round&1)) }
@@ -179,7 +182,7 @@ func (s *Store) Clear() (round uint64, dropped int) {
 func (sh *shard) clearFeed(n int, round uint64) {
 	open, closed := &sh.feeds[n][round&1], &sh.feeds[n][(round+1)&1]
 	open.refs = open.refs[:0]
-	if closed.arena == nil {
+	if len(closed.refs) > 0 && closed.arena == nil {
 		closed.arena = &sh.table.arena
 	}
 }

@@ -43,9 +43,14 @@ func (sh *shard) collect(out []Change, buf []byte, pos uint64) ([]Change, []byte
 	return out, buf, pos, more
 }
 
+// begin returns the first hash of the segment that holds hash pos.
+func (s *segment) begin(pos uint64) uint64 {
+	return pos &^ (uint64(1)<<(64-s.depth) - 1)
+}
+
 // end returns the first hash after those of the segment that holds hash pos.
 func (s *segment) end(pos uint64) (next uint64, more bool) {
 	width := uint64(1) << (64 - s.depth) // 0 for the whole range
-	next = pos&^(width-1) + width
+	next = s.begin(pos) + width
 	return next, width != 0 && next != 0
 }

@@ -10,6 +10,7 @@ import (
 type sweepState struct {
 	mu    sync.Mutex
 	shard int
+	begun bool   // at least one segment of the shard was looked at
 	pos   uint64 // hash of the next segment to look at
 }
 
@@ -19,12 +20,15 @@ const holdSegments = 256
 
 // Sweep goes on with the cyclic sweep at clock, ms, until budget is used up or
 // one cycle is complete (done). An entry past its deadline is dropped if it is
-// idle and gets a new deadline if it is not. It returns how many were dropped.
+// idle and gets a new deadline if it is not; with Config.KeepExpired none is
+// touched. It returns how many were dropped. On its way it gives memory back
+// that many dropped or deleted entries left behind.
+//
 // A lock is held for at most 256 entries at a time; a segment with nothing due
-// costs one look. With Config.KeepExpired it does nothing.
+// costs one look.
 func (s *Store) Sweep(clock int64, budget time.Duration) (dropped int, done bool) {
 	if s.keepExpired {
-		return 0, true
+		clock = math.MinInt64
 	}
 	s.sweep.mu.Lock()
 	defer s.sweep.mu.Unlock()
@@ -34,7 +38,7 @@ func (s *Store) Sweep(clock int64, budget time.Duration) (dropped int, done bool
 		dropped += n
 		if !more {
 			visited++
-			s.sweep.pos = 0
+			s.sweep.pos, s.sweep.begun = 0, false
 			s.sweep.shard = (s.sweep.shard + 1) % len(s.shards)
 		}
 		if time.Since(started) >= budget {
@@ -50,21 +54,35 @@ func (s *Store) sweepHold(clock int64) (dropped int, more bool) {
 	sh := &s.shards[s.sweep.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.table.dir == nil {
+	t := sh.table
+	if t.dir == nil {
 		return 0, false
 	}
+	if !s.sweep.begun {
+		t.arena.beginCompaction()
+		s.sweep.begun = true
+	}
 	more = true
-	for n := 0; more && n < holdSegments; n++ {
-		seg := sh.table.segmentOf(s.sweep.pos)
-		s.sweep.pos, more = seg.end(s.sweep.pos)
-		if seg.due <= clock {
-			return s.sweepSegment(sh, seg, clock), more
+	for n, held := 0, false; more && !held && n < holdSegments; n++ {
+		pos := s.sweep.pos
+		seg := t.segmentOf(pos)
+		s.sweep.pos, more = seg.end(pos)
+		switch {
+		case seg.due <= clock || t.arena.compact.victims != nil:
+			dropped, held = s.sweepSegment(sh, seg, clock), true
+		case t.merge(seg, pos):
+			// Look at it once more: its new sister may be as empty.
+			s.sweep.pos, more, held = seg.begin(pos), true, true
 		}
 	}
-	return 0, more
+	if !more {
+		t.arena.endCompaction()
+	}
+	return dropped, more
 }
 
-// sweepSegment looks at every entry of a segment, of which one may be due.
+// sweepSegment looks at every entry of a segment, for those that are due and
+// those that lie in a chunk being emptied.
 func (s *Store) sweepSegment(sh *shard, seg *segment, clock int64) (dropped int) {
 	w := s.writer()
 	t := sh.table
@@ -79,6 +97,7 @@ func (s *Store) sweepSegment(sh *shard, seg *segment, clock int64) (dropped int)
 			rec := t.arena.at(at.ref)
 			if rec.deadline() > clock {
 				due = min(due, rec.deadline())
+				bk.refs[i] = t.arena.evacuate(at.ref)
 				continue
 			}
 			reset := resetOf(rec, clock)

@@ -15,6 +15,7 @@ type table struct {
 	seed     maphash.Seed
 	dir      []*segment // 1<<depth entries; nil while the table has never held a key
 	depth    uint8
+	byDepth  [maxDepth + 1]int32 // segments of each depth
 	segments int
 	keys     int
 	arena    arena
@@ -132,7 +133,7 @@ func (t *table) holds(r ref, key []byte) bool {
 func (t *table) insert(h uint64, r ref, deadline int64) spot {
 	if t.dir == nil {
 		t.dir = []*segment{{due: math.MaxInt64}}
-		t.segments = 1
+		t.segments, t.byDepth[0] = 1, 1
 	}
 	seg := t.segmentOf(h)
 	for seg.count >= splitAt {
@@ -193,11 +194,51 @@ func (t *table) split(seg *segment, h uint64) {
 	*seg = segment{due: math.MaxInt64, depth: depth}
 	sister := &segment{due: math.MaxInt64, depth: depth}
 	t.segments++
+	t.byDepth[depth-1]--
+	t.byDepth[depth] += 2
 	from, n := t.span(h, depth-1)
 	for i := from + n/2; i < from+n; i++ {
 		t.dir[i] = sister
 	}
 	t.refill(&old)
+}
+
+// merge makes one of the segment of hash h and its sister, if both have few
+// keys, and says whether it did.
+func (t *table) merge(seg *segment, h uint64) bool {
+	if seg.depth == 0 || seg.count > mergeAt {
+		return false
+	}
+	sister := t.segmentOf(h ^ 1<<(64-seg.depth))
+	if sister.depth != seg.depth || seg.count+sister.count > mergeAt {
+		return false
+	}
+	old, other := *seg, *sister
+	depth := old.depth - 1
+	*seg = segment{due: math.MaxInt64, depth: depth}
+	from, n := t.span(h, depth)
+	for i := from; i < from+n; i++ {
+		t.dir[i] = seg
+	}
+	t.segments--
+	t.byDepth[depth+1] -= 2
+	t.byDepth[depth]++
+	t.refill(&old)
+	t.refill(&other)
+	if t.byDepth[t.depth] == 0 {
+		t.halve()
+	}
+	return true
+}
+
+// halve takes one bit from the directory, that no segment needs.
+func (t *table) halve() {
+	dir := make([]*segment, len(t.dir)/2)
+	for i := range dir {
+		dir[i] = t.dir[2*i]
+	}
+	t.dir = dir
+	t.depth--
 }
 
 // double gives the directory one more bit.

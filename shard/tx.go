@@ -39,17 +39,22 @@ type Entry struct {
 // Lock locks the shards of the keys and returns the exclusive use of them.
 // clock is the server's clock for this command, ms since the epoch, >= 0. The
 // call does not allocate for one key. The same key may be given twice.
-func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
+func (s *Store) Lock(clock int64, keys ...[]byte) (t Tx) {
+	t.store, t.clock = s, clock
 	if len(keys) != 1 {
-		return s.lockMany(clock, keys)
+		t.lockMany(keys)
+		return t
 	}
 	h := maphash.Bytes(s.seed, keys[0])
 	sh := &s.shards[h&s.mask]
 	sh.mu.Lock()
-	return Tx{store: s, one: sh, clock: clock, w: s.writer(), key: keys[0], hash: h, shard: sh}
+	t.one, t.shard, t.key, t.hash = sh, sh, keys[0], h
+	s.setWriter(&t.w)
+	return t
 }
 
-func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
+func (t *Tx) lockMany(keys [][]byte) {
+	s := t.store
 	many := make([]uint32, 0, len(keys))
 	for _, key := range keys {
 		many = append(many, uint32(maphash.Bytes(s.seed, key)&s.mask))
@@ -60,7 +65,8 @@ func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
 	for _, i := range many {
 		s.shards[i].mu.Lock()
 	}
-	return Tx{store: s, many: many, clock: clock, w: s.writer()}
+	t.many = many
+	s.setWriter(&t.w)
 }
 
 // Unlock ends the Tx.
@@ -71,7 +77,7 @@ func (t *Tx) Unlock() {
 	for _, i := range t.many {
 		t.store.shards[i].mu.Unlock()
 	}
-	*t = Tx{w: t.w, changed: t.changed}
+	t.one, t.many, t.shard, t.key = nil, nil, nil, nil
 }
 
 // Changed says whether the Tx changed anything. It may be asked after Unlock.
@@ -162,8 +168,13 @@ func (sh *shard) overwrite(w *writer, at *spot, kind byte, value []byte, deadlin
 	// state that grows and shrinks by a byte shall not move each time.
 	if room := a.slotBytes(at.ref); size <= room && size > room/4 {
 		sh.mark(w, at.ref, old, w.open|w.closed)
+		before := old.deadline()
 		old.setHead(kind, deadline)
 		old.setValue(value)
+		if deadline >= before {
+			// Not before the segment's due either: spare the look at its head.
+			return
+		}
 	} else {
 		r := a.alloc(size)
 		rec := a.at(r)
