@@ -223,7 +223,7 @@ func TestReadingOfProcesses(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	o, err := parseOptions([]string{"-quick", "-rounds", "4"}, io.Discard)
-	if err != nil || o.rounds != 4 || o.keys != 20_000 || o.seconds != 0.3 {
+	if err != nil || o.rounds != 4 || o.keys != 20_000 || o.seconds != 0.25 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for _, bad := range [][]string{{"-rounds", "0"}, {"-seconds", "NaN"}, {"-keys", "x"}, {"-only", "("}, {"stray"}} {

@@ -41,7 +41,7 @@ type options struct {
 }
 
 // quick replaces the defaults of options not given on the command line.
-var quick = map[string]string{"rounds": "2", "seconds": "0.3", "keys": "20000", "memory-keys": "200000"}
+var quick = map[string]string{"rounds": "2", "seconds": "0.25", "keys": "20000", "memory-keys": "200000"}
 
 func init() {
 	// The servers die with the thread that starts them (see kind.start): main stays on the main thread.

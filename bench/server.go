@@ -63,7 +63,11 @@ func (k kind) start(ctx context.Context, dir string) (*server, error) {
 		return nil, err
 	}
 	defer said.Close()
-	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", home}, k.args...)
+	data := filepath.Join(home, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, err
+	}
+	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", data}, k.args...)
 	cmd := exec.Command(k.program, args...)
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -75,7 +79,8 @@ func (k kind) start(ctx context.Context, dir string) (*server, error) {
 	s := &server{kind: k, port: port, pid: cmd.Process.Pid}
 	s.stop = func() { stop(k.name, cmd.Process, ended) }
 	if err := s.ready(ctx, ended); err != nil {
-		s.stop()
+		cmd.Process.Kill()
+		<-ended
 		output, _ := os.ReadFile(said.Name())
 		return nil, fmt.Errorf("%s %s: %w\n%s", k.program, strings.Join(args, " "), err, bytes.TrimSpace(output))
 	}
