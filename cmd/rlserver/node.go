@@ -75,7 +75,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 		n.addrs = append(n.addrs, l.Addr().String())
 	}
 	n.srv = resp.New(resp.Config{
-		Store: n.store, Clock: clock, Durability: durable{n.db}, Options: config, Settings: settings(v, mode), Log: log,
+		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
 		Version: version, Port: port(listeners), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
 	})
 	config.OnSet(func(v Values) error {
@@ -97,12 +97,6 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	go n.sweep()
 	return n, nil
 }
-
-// durable is what resp asks of the disk.
-type durable struct{ *persist.DB }
-
-// LastSave is the Unix time, in seconds, of the last successful write.
-func (d durable) LastSave() int64 { return d.Stats().LastSave }
 
 // listen opens the addresses of bind.
 func listen(v Values) ([]net.Listener, error) {
@@ -225,7 +219,7 @@ func (n *node) stop(saving bool) error {
 		}
 	}
 	if !saving {
-		return n.db.Abandon()
+		return nil // as a crash would leave it; the kernel lets go of the directory with the process
 	}
 	return n.db.Close()
 }
@@ -238,7 +232,7 @@ func (n *node) abandon() error {
 	if n.web != nil {
 		n.web.Close()
 	}
-	return n.db.Abandon()
+	return n.db.Close()
 }
 
 // banner is what a person sees at the start.

@@ -103,10 +103,10 @@ func TestTranscripts(t *testing.T) {
 			continue
 		}
 		s := seen[c.Name]
-		file := strings.ReplaceAll(c.Name, "|", "-") + ".txt"
+		file, _, _ := strings.Cut(c.Name, "|")
 		switch {
 		case s == nil:
-			t.Errorf("no transcript shows %s: write testdata/%s", c.Name, file)
+			t.Errorf("no transcript shows %s: write testdata/%s.txt", c.Name, file)
 		case s.ok == 0:
 			t.Errorf("no transcript shows %s succeed", c.Name)
 		case c.Write && !s.changed:
