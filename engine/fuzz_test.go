@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzAcquire: no bytes, limit, time or cost panics; what comes out reads back, and the laws that need no history hold.
+// Run it with go test ./engine -fuzz FuzzAcquire.
+func FuzzAcquire(f *testing.F) {
+	absent, emptied, penalized := []byte(nil), []byte("\x10\x80\xd0\x95\xff\xbc\x31\x01\x64\x14\x00"), []byte("\x11\x80\xd0\x95\xff\xbc\x31\x88\xf7\x95\xff\xbc\x31\x01\x64\x14\xd8\x1d")
+	f.Add(absent, "10:20", rowsEpoch, int64(1), int64(0), false, false)
+	f.Add(emptied, "10:20", rowsEpoch+99, int64(1), int64(0), false, false)
+	f.Add(emptied, "5/1m:10", rowsEpoch-1, int64(3), int64(60_000), false, false)
+	f.Add(penalized, "1:5", rowsEpoch, int64(9), int64(0), true, false)
+	f.Add(penalized, "0.000000001:9205357", MaxNow, int64(1<<62), int64(0), false, true)
+	f.Add([]byte("\x10\x00\x01\x01\x01"), "9223372036854775807/1ms:1", int64(0), int64(-1), int64(-1), true, true)
+	f.Fuzz(func(t *testing.T, old []byte, expr string, now, cost, maxWait int64, partial, force bool) {
+		lim, err := ParseExpression([]byte(expr))
+		if err != nil {
+			lim = Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}
+		}
+		op := Op{Cost: cost, MaxWait: maxWait, Partial: partial, Force: force}
+		out, d, err := Acquire(nil, lim, old, now, op)
+		if err != nil {
+			if out != nil || d != (Decision{}) {
+				t.Fatalf("%x, %+v with error %v", out, d, err)
+			}
+			return
+		}
+		w := &walker{t: t, lim: lim, value: old, now: now}
+		w.checkAnswer(op, out, d)
+		w.checkWait(op, out, d)
+		if len(old) > 0 {
+			w.checkLate(op, out, d)
+		}
+		if out == nil {
+			return
+		}
+		w.checkReset(out, d)
+		again, err := Rebase(nil, out, MaxNow)
+		if err != nil || !bytes.Equal(again, out) {
+			t.Fatalf("%x is rebased to %x, %v", out, again, err)
+		}
+		if _, _, err := Refund(nil, out, max(cost, 0), now); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
