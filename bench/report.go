@@ -157,7 +157,7 @@ func (r *results) writeMethod(b *strings.Builder) {
 	fmt.Fprintf(b, `* The rival's script is `+"`tokenbucket.lua`"+`: a hash {t, ts}, HMGET, HSET and PEXPIRE, time given by the caller, nothing written on a denial.
 * All servers run at once; a round takes every cell once, one after another, so that a disturbance of the machine meets all; a first, shorter round is thrown away.
 * Keys have 16 bytes and are drawn uniformly. Each is a bucket of 20 at 10/s; each %dth is empty and refills in 30 days instead, so that both answers occur and in the same share. Before a measurement, unmeasured, every key is called once: calls/s, latency and CPU do not contain the making of keys.
-* Server CPU is the process's CPU-time clock (user and system, all threads) from the first call until the server has come to rest, divided by the calls. rlserver is sent SAVE first, so that all its durability work is in its figure. Redis is set up to have no child processes.
+* Server CPU is the process's CPU-time clock (user and system, all threads) from the first call until the server has come to rest, divided by the calls. rlserver is sent SAVE first, so that all its durability work is in its figure. Redis is set up to have no child processes. Dropping expired keys while a server waits for its turn is in nobody's figure.
 * The generator is one thread on the same machine; with few cores it and the server compete, so calls/s and latency say less than CPU per call.
 `, spentEvery)
 }
