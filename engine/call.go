@@ -85,6 +85,17 @@ func (c *call) take(op *Op, d *Decision) (changed bool, err error) {
 	return changed, nil
 }
 
+// ask decides op and leaves c as it is.
+func (c *call) ask(op *Op, d *Decision) error {
+	held := c.state
+	if _, err := c.take(op, d); err != nil {
+		return err
+	}
+	c.state = held
+	c.outlook(d)
+	return nil
+}
+
 // outlook completes an answer with what is left.
 func (c *call) outlook(d *Decision) {
 	remaining, reset := algorithms[c.limit.Algorithm].outlook(c.limit, c.state)

@@ -37,14 +37,15 @@ func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) (out []byte, d
 	return out, d, err
 }
 
-// Peek returns the decision that Acquire with that cost would give. It changes nothing.
+// Peek asks and takes nothing: allowed and retry_after are what Acquire with that cost would answer, remaining and reset_after what is
+// there. So it differs from Acquire's answer only where that debits.
 func Peek(lim Limit, old []byte, now int64, cost int64) (d Decision, err error) {
 	var c call
 	op := Op{Cost: cost}
 	if err = c.open(&lim, old, now, &op); err != nil {
 		return d, err
 	}
-	_, err = c.take(&op, &d)
+	err = c.ask(&op, &d)
 	return d, err
 }
 
@@ -89,10 +90,9 @@ func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) (out []byte, d
 	if changed {
 		c.blocked = until
 	}
-	penalized := c.entry
-	_, err = c.take(&op, &d)
+	err = c.ask(&op, &d)
 	if changed && err == nil {
-		out = appendEntry(dst, &penalized)
+		out = appendEntry(dst, &c.entry)
 	}
 	return out, d, err
 }

@@ -270,8 +270,11 @@ func (c *oracleCall) debit(cost *big.Rat, allowed, retry int64) reply {
 	if !c.m.holds(after) {
 		return reply{failed: true}
 	}
+	if c.verb == "peek" {
+		return c.answer(allowed, retry, false)
+	}
 	c.level = after
-	changed := cost.Sign() > 0 && c.verb != "peek"
+	changed := cost.Sign() > 0
 	if changed {
 		c.happen(new(big.Rat).Neg(cost), 0)
 	}

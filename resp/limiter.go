@@ -98,7 +98,7 @@ func parseAcquire(args [][]byte) (a acquireArgs, err error) {
 			if len(args) < 2 {
 				return a, fmt.Errorf("COST needs a value: expected tokens, as in COST 5")
 			}
-			a.op.Cost, err = engine.ParseTokens("COST", args[1])
+			a.op.Cost, err = engine.ParseCost(args[1])
 			cost, args = true, args[2:]
 		case equalFold(word, "maxwait") && !wait:
 			if len(args) < 2 {
@@ -188,7 +188,7 @@ func parsePeek(args [][]byte) (p peekArgs, err error) {
 		if len(rest) != 2 {
 			return p, fmt.Errorf("COST is the last option and takes one value, as in COST 5")
 		}
-		if p.cost, err = engine.ParseTokens("COST", rest[1]); err != nil {
+		if p.cost, err = engine.ParseCost(rest[1]); err != nil {
 			return p, err
 		}
 	}
