@@ -11,10 +11,10 @@ import (
 type ref uint32
 
 const (
-	slotUnit      = 8
+	slotUnit      = 4
 	maxChunkBytes = 64 << 10
 	minChunkBytes = 1 << 10
-	placeBits     = 13 // maxChunkBytes / slotUnit places
+	placeBits     = 14 // maxChunkBytes / slotUnit places
 	maxChunks     = 1 << (32 - placeBits)
 	minSlotBytes  = 24
 	fineSlotBytes = 128 // up to here every multiple of slotUnit is a class
@@ -22,7 +22,7 @@ const (
 	noSlot        = 0xffff
 )
 
-// slotSizes are the sizes of slots, ascending: steps of 8 bytes first, then of
+// slotSizes are the sizes of slots, ascending: steps of slotUnit first, then of
 // about an eighth.
 var slotSizes = func() []int {
 	var sizes []int

@@ -83,3 +83,72 @@ func BenchmarkInsert(b *testing.B) {
 		tx.Unlock()
 	}
 }
+
+// BenchmarkSweep is one cycle over a million keys, none or all of them due.
+func BenchmarkSweep(b *testing.B) {
+	const keys = 1_000_000
+	s := New(Config{})
+	f := s.NewFeed()
+	reset := int64(0)
+	for name, late := range map[string]int64{"none": -1, "all": 0} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				if s.Len() == 0 {
+					reset = fill(b, s, keys)
+					for r := f.Cut(); r.Next(1000) != nil; {
+					}
+				}
+				b.StartTimer()
+				s.Sweep(reset+late, time.Hour)
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/keys, "ns/key")
+		})
+	}
+}
+
+// BenchmarkDrain is a round in which each of a million keys changed.
+func BenchmarkDrain(b *testing.B) {
+	s, keys := benchStore(1_000_000)
+	f := s.feeds[0]
+	for b.Loop() {
+		b.StopTimer()
+		for _, key := range keys {
+			tx := s.Lock(1, key)
+			tx.Put(key, 1, key, 60_000)
+			tx.Unlock()
+		}
+		b.StartTimer()
+		for r := f.Cut(); r.Next(1000) != nil; {
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(keys)), "ns/key")
+}
+
+// BenchmarkEach tells a million entries.
+func BenchmarkEach(b *testing.B) {
+	s, keys := benchStore(1_000_000)
+	for b.Loop() {
+		s.Each(func([]Change) bool { return true })
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(keys)), "ns/key")
+}
+
+// BenchmarkParallel is the hot path from all cores at once.
+func BenchmarkParallel(b *testing.B) {
+	s, keys := benchStore(benchKeys)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		value, i := make([]byte, 16), rand.IntN(len(keys))
+		for pb.Next() {
+			key := keys[i]
+			if i++; i == len(keys) {
+				i = 0
+			}
+			tx := s.Lock(1, key)
+			tx.Get(key)
+			tx.Put(key, 1, value, 60_000)
+			tx.Unlock()
+		}
+	})
+}

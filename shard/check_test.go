@@ -1,8 +1,6 @@
 package shard
 
-import (
-	"testing"
-)
+import "testing"
 
 // check proves the invariants of a store that nobody uses meanwhile.
 func check(t *testing.T, s *Store) {
@@ -29,6 +27,7 @@ func checkTable(t *testing.T, s *Store, sh *shard) {
 		segments++
 		byDepth[seg.depth]++
 		n := 0
+		var passed [segmentBuckets]uint16
 		for b := range seg.buckets {
 			for i := range bucketSlots {
 				if seg.buckets[b].tags[i] == 0 {
@@ -40,7 +39,10 @@ func checkTable(t *testing.T, s *Store, sh *shard) {
 				if h < pos || tab.segmentOf(h) != seg || h&s.mask != uint64(sh.number(s)) {
 					t.Errorf("key %q lies in the wrong segment or shard", rec.key())
 				}
-				if at := tab.find(h, rec.key()); !at.hit || at.ref != seg.buckets[b].refs[i] {
+				for home := homeOf(h); home != b; home = (home + 1) % segmentBuckets {
+					passed[home]++
+				}
+				if at := tab.find(h, rec.key()); !at.hit() || at.ref != seg.buckets[b].refs[i] {
 					t.Errorf("key %q is not found where it lies", rec.key())
 				}
 				if rec.flags()&^flagDirty != 0 {
@@ -49,6 +51,11 @@ func checkTable(t *testing.T, s *Store, sh *shard) {
 				if rec.deadline() < seg.due {
 					t.Errorf("deadline %d before the segment's due %d", rec.deadline(), seg.due)
 				}
+			}
+		}
+		for b := range seg.buckets {
+			if got := seg.buckets[b].overflow(); got != passed[b] {
+				t.Errorf("bucket %d counts %d keys passed on, and %d are", b, got, passed[b])
 			}
 		}
 		if n != int(seg.count) {
@@ -60,7 +67,7 @@ func checkTable(t *testing.T, s *Store, sh *shard) {
 	if keys != tab.keys || segments != tab.segments || byDepth != tab.byDepth {
 		t.Errorf("table counts %d keys in %d segments and has %d in %d", tab.keys, tab.segments, keys, segments)
 	}
-	if tab.dir != nil && len(tab.dir) != 1<<tab.depth {
+	if tab.dir != nil && (len(tab.dir) != 1<<tab.depth || byDepth[tab.depth] == 0) {
 		t.Errorf("directory of %d at depth %d", len(tab.dir), tab.depth)
 	}
 }

@@ -28,6 +28,8 @@ type Feed struct {
 	// with all shard locks held, or while no Tx can be in such a round.
 	cleared [2]bool
 	last    *Round // the round being drained, nil when there is none
+	out     []Change
+	buf     []byte // what out points into; both serve one round after the other
 }
 
 // A changeSet is what one feed has yet to hear of one shard about one round.
@@ -59,6 +61,9 @@ type writer struct {
 
 // NewFeed adds a feed. There are at most two, made before the first entry; the
 // first one is that of Tx.Round.
+//
+// A feed is to be cut and drained again and again, even if nobody needs what it
+// tells for now: slots of deleted and moved entries are kept until then.
 func (s *Store) NewFeed() *Feed {
 	s.lockAll()
 	defer s.unlockAll()
@@ -84,11 +89,12 @@ func (f *Feed) Round() uint64 { return f.round.Load() }
 // writer reads the open rounds. The caller holds all the locks it is going to
 // change something under.
 func (s *Store) writer() (w writer) {
-	s.setWriter(&w)
+	w.read(s)
 	return w
 }
 
-func (s *Store) setWriter(w *writer) {
+func (w *writer) read(s *Store) {
+	w.open, w.closed = 0, 0
 	for n, f := range s.feeds {
 		if f == nil {
 			break
@@ -134,7 +140,6 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 			}
 		}
 	}
-	// The saved copy carries its old flags; only its bytes count.
 	rec[0] = rec[0]&^save | list
 }
 
@@ -197,12 +202,11 @@ func (f *Feed) Cut() *Round {
 	// The next round has the parity of the one before, that no Tx is in.
 	f.cleared[(closed+1)&1] = false
 	f.round.Store(closed + 1)
-	// Who read the old number holds a lock until it is done: after this loop
-	// nobody adds to the closed round.
+	// Who read the old number holds a lock until it is done: having had each
+	// lock once, nobody is left who adds to the closed round.
 	for i := range f.store.shards {
 		sh := &f.store.shards[i]
 		sh.mu.Lock()
-		//lint:ignore SA2001 the lock is the barrier
 		sh.mu.Unlock()
 	}
 	f.last = &Round{Number: closed, Cleared: f.cleared[closed&1], feed: f}

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -115,6 +117,38 @@ func TestClear(t *testing.T) {
 	check(t, s)
 }
 
+// A Cut returns when nobody can add to its round any more.
+func TestCutWaits(t *testing.T) {
+	s := New(Config{})
+	f := s.NewFeed()
+	key := []byte("a")
+	tx := s.Lock(0, key)
+	var returned atomic.Bool
+	cut := make(chan *Round)
+	go func() {
+		r := f.Cut()
+		returned.Store(true)
+		cut <- r
+	}()
+	for f.Round() == 1 {
+		runtime.Gosched()
+	}
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if returned.Load() {
+		t.Error("Cut returned while a Tx was in its round")
+	}
+	tx.Put(key, 1, []byte("1"), 0)
+	if tx.Round() != 1 {
+		t.Errorf("the Tx went from round 1 to %d", tx.Round())
+	}
+	tx.Unlock()
+	put(s, "a", "2")
+	want(t, "the cut", told(<-cut), "a=1")
+	want(t, "after the cut", told(f.Cut()), "a=2")
+}
+
 // Each feed hears everything, at its own pace.
 func TestTwoFeeds(t *testing.T) {
 	s := New(Config{Shards: 1})
@@ -182,6 +216,11 @@ func TestAtomicRounds(t *testing.T) {
 		put(s, string(account(i)), string(amount(start, 0)))
 	}
 
+	transfers := 50_000
+	if raceEnabled || testing.Short() {
+		transfers = 5_000
+	}
+	var done atomic.Int64
 	stop := make(chan struct{})
 	var others, followers sync.WaitGroup
 	for g := range movers {
@@ -194,6 +233,7 @@ func TestAtomicRounds(t *testing.T) {
 				default:
 				}
 				transfer(s, rng, account(rng.IntN(accounts)), account(rng.IntN(accounts)), amount)
+				done.Add(1)
 			}
 		})
 	}
@@ -207,14 +247,10 @@ func TestAtomicRounds(t *testing.T) {
 			}
 		}
 	})
-	rounds := 200
-	if raceEnabled || testing.Short() {
-		rounds = 40
-	}
 	for _, f := range feeds {
 		followers.Go(func() {
 			state := map[string]Entry{}
-			for range rounds {
+			for done.Load() < int64(transfers) {
 				for r := f.Cut(); ; {
 					batch := r.Next(100)
 					replay(state, batch)

@@ -27,7 +27,7 @@ func (s *Store) Load(clock, maxTS int64, c Change) (kept bool, err error) {
 	t := s.Lock(clock, c.Key)
 	defer t.Unlock()
 	t.seek(c.Key)
-	if t.at.hit {
+	if t.at.hit() {
 		return false, fmt.Errorf("entry of key %.64q: there is one already", c.Key)
 	}
 	sh := t.shard

@@ -146,7 +146,7 @@ func (w *world) command() {
 	if tx.Changed() != changed {
 		w.t.Fatalf("Changed() = %v", !changed)
 	}
-	tx.Unlock()
+	defer tx.Unlock()
 	if len(w.followers) > 0 && tx.Round() != w.followers[0].feed.Round() {
 		w.t.Fatalf("Round() = %d in round %d", tx.Round(), w.followers[0].feed.Round())
 	}

@@ -8,10 +8,8 @@ type Round struct {
 	Cleared bool
 
 	feed  *Feed
-	shard int // the first shard not drained
-	saved []byte
-	out   []Change
-	buf   []byte
+	shard int    // the first shard not drained
+	saved []byte // copies of the last shard finished, still to be told
 }
 
 const (
@@ -21,37 +19,41 @@ const (
 	drainBytes = 1 << 20
 )
 
-// Next returns the next changes of the round, about max at most, or nil when
-// all were told. They are valid until the next call. A shard's lock is held
-// for at most 256 entries at a time.
+// Next returns the next changes of the round, most of them at the most (at
+// least 1), or nil when all were told. They are valid until the next call for
+// this feed. A shard's lock is held for at most 256 entries at a time.
 //
 // Changes are to be applied in the order told: a tombstone may be followed by a
 // newer entry of the same key.
-func (r *Round) Next(max int) []Change {
-	r.out, r.buf = r.out[:0], r.buf[:0]
-	for len(r.out) < max && len(r.buf) < drainBytes {
+func (r *Round) Next(most int) []Change {
+	f := r.feed
+	if f.last != r {
+		return nil
+	}
+	most = max(most, 1)
+	f.out, f.buf = f.out[:0], f.buf[:0]
+	for len(f.out) < most && len(f.buf) < drainBytes {
 		if len(r.saved) > 0 {
-			r.drainSaved(max)
-		} else if r.shard == len(r.feed.store.shards) {
+			r.drainSaved(most)
+		} else if r.shard == len(f.store.shards) {
 			break
-		} else if r.drainRefs(min(max-len(r.out), holdEntries)) {
+		} else if r.drainRefs(min(most-len(f.out), holdEntries)) {
 			r.shard++
 		}
 	}
-	if len(r.out) == 0 {
-		if r.feed.last == r {
-			r.feed.last = nil
-		}
+	if len(f.out) == 0 {
+		f.last = nil
 		return nil
 	}
-	return r.out
+	return f.out
 }
 
 // drainSaved tells copies of the last shard finished; they need no lock.
-func (r *Round) drainSaved(max int) {
-	for len(r.saved) > 0 && len(r.out) < max && len(r.buf) < drainBytes {
+func (r *Round) drainSaved(most int) {
+	f := r.feed
+	for len(r.saved) > 0 && len(f.out) < most && len(f.buf) < drainBytes {
 		rec := record(r.saved)
-		r.out, r.buf = rec.appendChange(r.out, r.buf)
+		f.out, f.buf = rec.appendChange(f.out, f.buf)
 		r.saved = r.saved[rec.size():]
 	}
 }
@@ -59,17 +61,18 @@ func (r *Round) drainSaved(max int) {
 // drainRefs tells up to n listed records of the shard. At the end of the list
 // it takes over the copies, that nobody adds to any more, and says done.
 func (r *Round) drainRefs(n int) (done bool) {
-	sh := &r.feed.store.shards[r.shard]
+	f := r.feed
+	sh := &f.store.shards[r.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	set := &sh.feeds[r.feed.n][r.Number&1]
+	set := &sh.feeds[f.n][r.Number&1]
 	a := set.arena
 	if a == nil {
 		a = &sh.table.arena
 	}
-	bit := dirtyBit(r.feed.n, r.Number)
+	bit := dirtyBit(f.n, r.Number)
 	end := min(set.next+n, len(set.refs))
-	for set.next < end && len(r.buf) < drainBytes {
+	for set.next < end && len(f.buf) < drainBytes {
 		ref := set.refs[set.next]
 		set.next++
 		rec := a.at(ref)
@@ -82,7 +85,7 @@ func (r *Round) drainRefs(n int) (done bool) {
 		}
 		rec[0] = fl &^ bit
 		if fl&flagGone == 0 || fl&flagTomb != 0 {
-			r.out, r.buf = rec.appendChange(r.out, r.buf)
+			f.out, f.buf = rec.appendChange(f.out, f.buf)
 		}
 		if fl&flagGone != 0 && rec[0]&flagDirty == 0 {
 			a.free(ref)

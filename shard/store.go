@@ -47,8 +47,9 @@ type Store struct {
 type shard struct {
 	mu      sync.Mutex
 	table   *table
-	changes uint64 // Puts and Deletes that changed something
-	expired uint64 // entries dropped by the clock
+	changes uint64  // Puts and Deletes that changed something
+	expired uint64  // entries dropped by the clock
+	tx      txState // of the Tx over one key that holds the lock
 	feeds   [maxFeeds][2]changeSet
 	_       [64]byte // keeps the locks of two shards on different cache lines
 }
@@ -74,7 +75,9 @@ func New(c Config) *Store {
 		keepExpired: c.KeepExpired,
 	}
 	for i := range s.shards {
-		s.shards[i].table = &table{seed: s.seed}
+		sh := &s.shards[i]
+		sh.table = &table{seed: s.seed}
+		sh.tx = txState{store: s, one: sh, shard: sh}
 	}
 	return s
 }

@@ -93,7 +93,7 @@ func (s *Store) sweepSegment(sh *shard, seg *segment, clock int64) (dropped int)
 			if bk.tags[i] == 0 {
 				continue
 			}
-			at := spot{seg, bk.refs[i], uint8(b), uint8(i), true}
+			at := spotAt(seg, bk.refs[i], b, i)
 			rec := t.arena.at(at.ref)
 			if rec.deadline() > clock {
 				due = min(due, rec.deadline())

@@ -161,3 +161,54 @@ func TestMemoryFollows(t *testing.T) {
 		})
 	}
 }
+
+// Chunks are emptied around records that a round has yet to tell.
+func TestMemoryFollowsWhileDirty(t *testing.T) {
+	const keys, step = 50_000, 50
+	s := New(Config{Shards: 1})
+	f := s.NewFeed()
+	reset := fill(t, s, keys)
+	drain(f.Cut())
+	stays := func(i int, value string) {
+		key := fmt.Appendf(nil, "user:%011d", i)
+		tx := s.Lock(0, key)
+		tx.Put(key, 1, []byte(value), MaxDeadline)
+		tx.Unlock()
+	}
+	for i := 0; i < keys; i += step {
+		stays(i, "1")
+	}
+	s.Sweep(reset, time.Hour)
+	drain(f.Cut())
+	for i := 0; i < keys; i += 2 * step {
+		stays(i, "2")
+	}
+	r := f.Cut()
+	for i := 0; i < keys; i += 3 * step {
+		stays(i, "3")
+	}
+	full := s.Stats().Bytes
+	s.Sweep(reset, time.Hour)
+	check(t, s)
+	for n, r := range []*Round{r, nil} {
+		if r == nil {
+			r = f.Cut()
+		}
+		changes := drain(r)
+		if expect := (keys/step + 1 + n) / (2 + n); len(changes) != expect {
+			t.Errorf("%d changes told, want %d", len(changes), expect)
+		}
+		for _, c := range changes {
+			if string(c.Value) != fmt.Sprint(2+n) {
+				t.Fatalf("key %s told as %q", c.Key, c.Value)
+			}
+		}
+	}
+	for range 3 { // one of them rests, because the one before gave nothing back
+		s.Sweep(reset, time.Hour)
+	}
+	check(t, s)
+	if st := s.Stats(); st.Bytes > full/10 {
+		t.Errorf("%d bytes held, before %d", st.Bytes, full)
+	}
+}

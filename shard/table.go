@@ -66,13 +66,20 @@ func (b *bucket) passed(d uint16) {
 func tagOf(h uint64) byte { return max(byte(h>>16), 1) }
 func homeOf(h uint64) int { return int((h >> 24 & 0xffff) * segmentBuckets >> 16) }
 
-// A spot is where a key lies, or with hit false that it is nowhere.
+// A spot is where a key lies in the index; the zero spot is nowhere.
 type spot struct {
-	seg  *segment
-	ref  ref
-	b, i uint8 // bucket, slot in it
-	hit  bool
+	seg *segment
+	ref ref
+	n   uint32 // bucket * bucketSlots + slot in it
 }
+
+func spotAt(seg *segment, r ref, bucket, slot int) spot {
+	return spot{seg, r, uint32(bucket*bucketSlots + slot)}
+}
+
+func (at spot) hit() bool   { return at.seg != nil }
+func (at spot) bucket() int { return int(at.n / bucketSlots) }
+func (at spot) slot() int   { return int(at.n % bucketSlots) }
 
 const (
 	everyByte = 0x0101010101010101
@@ -104,14 +111,14 @@ func (t *table) find(h uint64, key []byte) spot {
 		for m := equalBytes(low, tags); m != 0; m &= m - 1 {
 			i := bits.TrailingZeros64(m) / 8
 			if t.holds(bk.refs[i], key) {
-				return spot{seg, bk.refs[i], uint8(b), uint8(i), true}
+				return spotAt(seg, bk.refs[i], b, i)
 			}
 		}
 		high := binary.LittleEndian.Uint64(bk.tags[8:])
 		for m := equalBytes(high, tags) & (highBits >> 32); m != 0; m &= m - 1 {
 			i := 8 + bits.TrailingZeros64(m)/8
 			if t.holds(bk.refs[i], key) {
-				return spot{seg, bk.refs[i], uint8(b), uint8(i), true}
+				return spotAt(seg, bk.refs[i], b, i)
 			}
 		}
 		if uint16(high>>32) == 0 {
@@ -154,7 +161,7 @@ func (s *segment) add(h uint64, r ref, deadline int64) spot {
 		for i := range bucketSlots {
 			if bk.tags[i] == 0 {
 				bk.tags[i], bk.refs[i] = tag, r
-				return spot{s, r, uint8(b), uint8(i), true}
+				return spotAt(s, r, b, i)
 			}
 		}
 		bk.passed(1)
@@ -166,12 +173,12 @@ func (s *segment) add(h uint64, r ref, deadline int64) spot {
 
 // remove takes the key at a spot out of the index; its record stays.
 func (t *table) remove(h uint64, at spot) {
-	bk := &at.seg.buckets[at.b]
-	if bk.tags[at.i] != tagOf(h) || bk.refs[at.i] != at.ref {
+	bk, i := &at.seg.buckets[at.bucket()], at.slot()
+	if bk.tags[i] != tagOf(h) || bk.refs[i] != at.ref {
 		panic("shard: removed a key from where it is not")
 	}
-	bk.tags[at.i], bk.refs[at.i] = 0, 0
-	for b := homeOf(h); b != int(at.b); {
+	bk.tags[i], bk.refs[i] = 0, 0
+	for b := homeOf(h); b != at.bucket(); {
 		at.seg.buckets[b].passed(^uint16(0))
 		if b++; b == segmentBuckets {
 			b = 0

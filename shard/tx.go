@@ -9,10 +9,18 @@ import (
 )
 
 // A Tx is exclusive use of some keys: their shards are locked from Lock to
-// Unlock. Everything it changes is in one round of each feed. It is for one
-// goroutine and for a short time; the keys given to it must not be modified
-// before Unlock.
+// Unlock, after which nothing may be asked of it. Everything it changes is in
+// one round of each feed. It is for one goroutine and for a short time; the
+// keys given to it must not be modified before Unlock.
 type Tx struct {
+	*txState
+	key []byte // the key last used
+}
+
+// A txState is what a Tx knows beside its key. That of a Tx over one key lies
+// in the shard, guarded by the lock it holds: so a Tx is small enough for
+// registers and costs no allocation.
+type txState struct {
 	store   *Store
 	one     *shard   // the shard locked, if only one key was asked for
 	many    []uint32 // otherwise the numbers of the shards locked, ascending
@@ -20,13 +28,12 @@ type Tx struct {
 	w       writer
 	changed bool
 
-	// The key last used, so that a Put after a Get neither hashes nor looks up
-	// again. at is what the index says if looked is set.
-	key    []byte
+	// What is known of the key last used, so that a Put after a Get neither
+	// hashes nor looks up again. at is what the index says if looked is set.
+	looked bool
 	hash   uint64
 	shard  *shard
 	at     spot
-	looked bool
 }
 
 // An Entry is what is stored for a key.
@@ -39,22 +46,20 @@ type Entry struct {
 // Lock locks the shards of the keys and returns the exclusive use of them.
 // clock is the server's clock for this command, ms since the epoch, >= 0. The
 // call does not allocate for one key. The same key may be given twice.
-func (s *Store) Lock(clock int64, keys ...[]byte) (t Tx) {
-	t.store, t.clock = s, clock
+func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
 	if len(keys) != 1 {
-		t.lockMany(keys)
-		return t
+		return s.lockMany(clock, keys)
 	}
 	h := maphash.Bytes(s.seed, keys[0])
 	sh := &s.shards[h&s.mask]
 	sh.mu.Lock()
-	t.one, t.shard, t.key, t.hash = sh, sh, keys[0], h
-	s.setWriter(&t.w)
-	return t
+	st := &sh.tx
+	st.clock, st.hash, st.looked, st.changed = clock, h, false, false
+	st.w.read(s)
+	return Tx{st, keys[0]}
 }
 
-func (t *Tx) lockMany(keys [][]byte) {
-	s := t.store
+func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
 	many := make([]uint32, 0, len(keys))
 	for _, key := range keys {
 		many = append(many, uint32(maphash.Bytes(s.seed, key)&s.mask))
@@ -65,33 +70,36 @@ func (t *Tx) lockMany(keys [][]byte) {
 	for _, i := range many {
 		s.shards[i].mu.Lock()
 	}
-	t.many = many
-	s.setWriter(&t.w)
+	st := &txState{store: s, many: many, clock: clock}
+	st.w.read(s)
+	return Tx{st, nil}
 }
 
 // Unlock ends the Tx.
 func (t *Tx) Unlock() {
-	if t.one != nil {
-		t.one.mu.Unlock()
+	st := t.txState
+	*t = Tx{}
+	if st.one != nil {
+		st.one.mu.Unlock()
+		return
 	}
-	for _, i := range t.many {
-		t.store.shards[i].mu.Unlock()
+	for _, i := range st.many {
+		st.store.shards[i].mu.Unlock()
 	}
-	t.one, t.many, t.shard, t.key = nil, nil, nil, nil
 }
 
-// Changed says whether the Tx changed anything. It may be asked after Unlock.
+// Changed says whether the Tx changed anything.
 func (t *Tx) Changed() bool { return t.changed }
 
 // Round is the round of the first feed that the changes of this Tx land in, 0
-// if there is no feed. It may be asked after Unlock.
+// if there is no feed.
 func (t *Tx) Round() uint64 { return t.w.rounds[0] }
 
 // Get returns the entry of a key. An entry past its deadline that is idle is
 // reported absent. Get changes nothing, ever.
 func (t *Tx) Get(key []byte) (Entry, bool) {
 	t.seek(key)
-	if !t.at.hit {
+	if !t.at.hit() {
 		return Entry{}, false
 	}
 	rec := t.shard.table.arena.at(t.at.ref)
@@ -114,7 +122,7 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	t.seek(key)
 	deadline := t.store.deadline(t.clock, resetAfter)
 	sh := t.shard
-	if t.at.hit {
+	if t.at.hit() {
 		sh.overwrite(&t.w, &t.at, kind, value, deadline)
 	} else {
 		t.at = sh.insert(&t.w, t.hash, key, kind, value, deadline)
@@ -181,7 +189,7 @@ func (sh *shard) overwrite(w *writer, at *spot, kind byte, value []byte, deadlin
 		rec.write(old.key(), kind, value, deadline)
 		sh.retire(w, at.ref, old)
 		sh.mark(w, r, rec, w.open|w.closed)
-		at.seg.buckets[at.b].refs[at.i] = r
+		at.seg.buckets[at.bucket()].refs[at.slot()] = r
 		at.ref = r
 	}
 	at.seg.due = min(at.seg.due, deadline)

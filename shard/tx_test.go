@@ -109,10 +109,11 @@ func TestChangeCounter(t *testing.T) {
 	} {
 		tx := s.Lock(0, key, gone)
 		step.run(&tx)
+		changed := tx.Changed()
 		tx.Unlock()
 		want += step.changes
-		if got := s.Stats().Changes; got != want || tx.Changed() != (step.changes > 0) {
-			t.Errorf("%s: %d changes, Changed() %v, want %d", step.name, got, tx.Changed(), want)
+		if got := s.Stats().Changes; got != want || changed != (step.changes > 0) {
+			t.Errorf("%s: %d changes, Changed() %v, want %d", step.name, got, changed, want)
 		}
 	}
 
