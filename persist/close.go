@@ -1,0 +1,69 @@
+package persist
+
+import (
+	"fmt"
+	"time"
+)
+
+// Close writes a last round, brings everything into tables, closes the store and notes that the stop was clean. It waits as long as the
+// disk takes. An error says what is not on disk; the directory is free for another process in any case. Further calls return the same.
+func (d *DB) Close() error {
+	d.once.Do(func() {
+		if d.started {
+			close(d.stop)
+			<-d.done
+		} else {
+			if d.h != nil {
+				d.result = d.h.close()
+				d.h = nil
+			}
+			close(d.done)
+			d.status.end()
+		}
+		if err := d.lock.Close(); err != nil && d.result == nil {
+			d.result = err
+		}
+	})
+	return d.result
+}
+
+// finish is the flusher's last act. If writing fails it makes one attempt at a new generation.
+func (d *DB) finish() error {
+	if d.h != nil {
+		err := d.h.guard.failed()
+		if err == nil {
+			err = d.round()
+		}
+		if err != nil {
+			d.fail(err)
+		}
+	}
+	if d.h == nil {
+		d.recover(true)
+	}
+	if d.h == nil {
+		s := d.Stats()
+		return fmt.Errorf("the changes of the last %v are not on disk: %w", (time.Duration(s.LagMs) * time.Millisecond).Round(time.Second), d.status.err)
+	}
+	if err := d.finishHandle(); err != nil {
+		return fmt.Errorf("everything is on disk, but the store was not closed cleanly: %w", err)
+	}
+	return nil
+}
+
+func (d *DB) finishHandle() error {
+	if err := d.seal(); err != nil {
+		d.h.abandon()
+		return err
+	}
+	if d.journal.last != d.journal.base {
+		if err := d.merge(); err != nil {
+			d.h.abandon()
+			return err
+		}
+	}
+	if err := d.h.close(); err != nil {
+		return err
+	}
+	return d.writeMark(true)
+}

@@ -1,0 +1,297 @@
+package persist
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// files returns all files below the data directory with their bytes.
+func files(t testing.TB, fs vfs.FS, at string) map[string][]byte {
+	t.Helper()
+	m := map[string][]byte{}
+	names, err := fs.List(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		path := fs.PathJoin(at, name)
+		info, err := fs.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			maps.Copy(m, files(t, fs, path))
+		} else if m[path], err = readFile(fs, path, 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// written makes a file system of files.
+func written(t testing.TB, m map[string][]byte) *vfs.MemFS {
+	t.Helper()
+	fs := vfs.NewMem()
+	for name, b := range m {
+		if err := fs.MkdirAll(fs.PathDir(name), dirMode); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fs.Create(name, writeCategory)
+		if err == nil {
+			_, err = f.Write(slices.Clone(b)) // which may be scribbled over
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return fs
+}
+
+// images are a directory after a clean stop and one after a crash, both with several rounds, and what they hold.
+func images(t *testing.T) (clean, crashed map[string][]byte, want state) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		w := open(t, Options{FS: mem, tune: tuning{chunkRecords: 20, mergeEntries: 150}})
+		for round := range 4 {
+			for i := range 40 {
+				w.debit(fmt.Sprintf("user:%d:%d", round%3, i), "hot")
+			}
+			w.save()
+			time.Sleep(time.Second) // the mark follows
+		}
+		want = w.state()
+		crashed = files(t, mem.CrashClone(vfs.CrashCloneCfg{}), dir)
+		w.close()
+		clean = files(t, mem, dir)
+	})
+	return clean, crashed, want
+}
+
+// TestBitFlips: whichever byte is damaged, a start finds what was there or refuses with a text that says what to do; never anything
+// else, and never silently less.
+func TestBitFlips(t *testing.T) {
+	clean, crashed, want := images(t)
+	for what, image := range map[string]map[string][]byte{"clean stop": clean, "crash": crashed} {
+		refused, same, warned := 0, 0, 0
+		for name, b := range image {
+			for at := len(name) % 7; at < len(b); at += 1 + len(b)/25 {
+				damaged := maps.Clone(image)
+				damaged[name] = slices.Clone(b)
+				damaged[name][at] ^= 0x10
+				got, info, err := stateOn(t, written(t, damaged))
+				switch {
+				case err == nil && maps.Equal(got, want):
+					if same++; info.Warning != "" {
+						warned++
+					}
+				case err == nil:
+					t.Errorf("%s, %s byte %d of %d: %d entries, want %d", what, name, at, len(b), len(got), len(want))
+				case !strings.Contains(err.Error(), "Restore the directory from a backup") && !strings.Contains(err.Error(), "newer rlserver"):
+					t.Errorf("%s, %s byte %d of %d: %v", what, name, at, len(b), err)
+				default:
+					refused++
+				}
+			}
+		}
+		t.Logf("%s: %d files, %d flips refused, %d harmless, %d of them with a warning", what, len(image), refused, same, warned)
+		if refused == 0 || warned == 0 {
+			t.Error("the damage was not where it should be")
+		}
+	}
+}
+
+// TestFilesMissingCutOrEmpty: the same for whole files.
+func TestFilesMissingCutOrEmpty(t *testing.T) {
+	clean, crashed, want := images(t)
+	for what, image := range map[string]map[string][]byte{"clean stop": clean, "crash": crashed} {
+		for name, b := range image {
+			for how, damage := range map[string]func(map[string][]byte){
+				"missing": func(m map[string][]byte) { delete(m, name) },
+				"empty":   func(m map[string][]byte) { m[name] = nil },
+				"halved":  func(m map[string][]byte) { m[name] = b[:len(b)/2] },
+				"zeroed":  func(m map[string][]byte) { m[name] = make([]byte, len(b)) },
+			} {
+				damaged := maps.Clone(image)
+				damage(damaged)
+				got, _, err := stateOn(t, written(t, damaged))
+				if err == nil && !maps.Equal(got, want) {
+					t.Errorf("%s, %s %s: %d entries, want %d", what, name, how, len(got), len(want))
+				}
+			}
+		}
+	}
+}
+
+// TestLostRoundIsNoticed: Pebble takes damage at the end of its log for a torn tail; the mark knows better.
+func TestLostRoundIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		w := open(t, Options{FS: mem})
+		w.debit("a")
+		w.save()
+		time.Sleep(time.Second)
+		w.debit("a")
+		w.save()
+		time.Sleep(time.Second)
+		image := files(t, mem.CrashClone(vfs.CrashCloneCfg{}), dir)
+		w.close()
+		for name, b := range image {
+			if strings.HasSuffix(name, ".log") && len(b) > 0 {
+				image[name] = b[:len(b)/3]
+			}
+		}
+		_, _, err := stateOn(t, written(t, image))
+		if err == nil || !strings.Contains(err.Error(), "round 2 was synced to disk, but the store ends with round") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestNewerFormat: it is refused, and not a byte is touched.
+func TestNewerFormat(t *testing.T) {
+	clean, _, _ := images(t)
+	newer := vfs.NewMem()
+	if err := newer.MkdirAll(dir, dirMode); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeSealed(newer, dir, formatFile, fact{"format", formatVersion + 1}, fact{"more", "than we know"}); err != nil {
+		t.Fatal(err)
+	}
+	ours := maps.Clone(clean)
+	delete(ours, dir+"/"+lockFile)
+	maps.Copy(ours, files(t, newer, dir))
+
+	pebbles := maps.Clone(clean)
+	for name, b := range clean {
+		if at := strings.Index(name, "marker.format-version."); at >= 0 {
+			delete(pebbles, name)
+			pebbles[name[:at]+"marker.format-version.000099.099"] = b
+		}
+	}
+	for what, image := range map[string]map[string][]byte{"ours": ours, "Pebble's": pebbles} {
+		fs := written(t, image)
+		_, _, err := stateOn(t, fs)
+		if err == nil || !strings.Contains(err.Error(), "written by a newer rlserver") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if after := files(t, fs, dir); !maps.EqualFunc(after, image, slices.Equal) {
+			t.Errorf("%s: the directory was changed: %q", what, slices.Sorted(maps.Keys(after)))
+		}
+	}
+}
+
+// TestForeignDirectory: a directory with something else in it is left alone.
+func TestForeignDirectory(t *testing.T) {
+	for _, c := range []struct {
+		files map[string][]byte
+		want  string
+	}{
+		{map[string][]byte{dir + "/holiday.jpg": {1}}, "not a data directory"},
+		{map[string][]byte{dir + "/gen-000001/CURRENT": {1}}, "FORMAT is missing"},
+		{map[string][]byte{dir + "/" + currentFile: {1}}, "FORMAT is missing"},
+		{map[string][]byte{dir + "/lost+found/x": {1}}, ""},
+	} {
+		_, _, err := stateOn(t, written(t, c.files))
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.files, err)
+		}
+	}
+}
+
+// TestCleanOrNot: a stop by Close is told from a crash.
+func TestCleanOrNot(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	w := open(t, Options{FS: mem})
+	w.debit("a")
+	w.save()
+	crashed := mem.CrashClone(vfs.CrashCloneCfg{})
+	w.close()
+	for _, c := range []struct {
+		fs   vfs.FS
+		want bool
+	}{{crashed, false}, {crashed, true}, {mem, true}} {
+		if _, info, err := stateOn(t, c.fs); err != nil || info.Clean != c.want || info.Warning != "" {
+			t.Errorf("%+v, %v; want clean %v", info, err, c.want)
+		}
+	}
+}
+
+// lockChildEnv makes the test binary the second process of TestLockedDirectory.
+const lockChildEnv = "RLSERVER_TEST_LOCK_DIR"
+
+func TestLockedDirectory(t *testing.T) {
+	if d := os.Getenv(lockChildEnv); d != "" {
+		db, err := Open(Options{Dir: d})
+		if err == nil {
+			db.Close()
+		}
+		fmt.Printf("child: %v\n", err)
+		return
+	}
+	d := filepath.Join(t.TempDir(), "data")
+	db, err := Open(Options{Dir: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: d}); err == nil || !strings.Contains(err.Error(), "uses the data directory "+d) {
+		t.Errorf("same process: %v", err)
+	}
+	child := func() string {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestLockedDirectory$", "-test.v")
+		cmd.Env = append(os.Environ(), lockChildEnv+"="+d)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if out := child(); !strings.Contains(out, "another rlserver uses the data directory "+d) {
+		t.Errorf("second process: %s", out)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out := child(); !strings.Contains(out, "child: <nil>") {
+		t.Errorf("second process, when the first has closed: %s", out)
+	}
+}
+
+// TestPrivate: nobody but the owner can read what is on disk.
+func TestPrivate(t *testing.T) {
+	d := filepath.Join(t.TempDir(), "a", "data")
+	w := open(t, Options{Dir: d})
+	w.debit("a")
+	w.save()
+	seen := 0
+	err := filepath.Walk(d, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		seen++
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	})
+	if err != nil || seen < 8 {
+		t.Errorf("%d files, %v", seen, err)
+	}
+	w.close()
+	w = open(t, Options{Dir: d})
+	wantState(t, w.state(), state{"a": 1})
+	w.close()
+}
+
+var _ io.Closer = (*DB)(nil)

@@ -1,0 +1,225 @@
+package persist
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// A schedule is when the flusher did what. It belongs to the flusher.
+type schedule struct {
+	lastCut   time.Time // also the base of the next round
+	sealed    point     // up to which the mark speaks
+	sealedAt  time.Time
+	journalAt time.Time // of the oldest round in the journal
+	figuresAt time.Time
+
+	retryAt     time.Time // while writing fails
+	retryPause  time.Duration
+	noRoom      bool // the last failure was a full disk
+	recoveredAt time.Time
+	failLog     sparse
+}
+
+// Start begins to write the rounds of a feed of the store that Load filled. Only the DB cuts the feed from now on.
+func (d *DB) Start(f *shard.Feed, s *shard.Store) {
+	if d.h == nil || d.started {
+		panic("persist: Start without Load, or twice")
+	}
+	d.started, d.store = true, s
+	now := time.Now()
+	d.schedule.lastCut, d.schedule.figuresAt, d.schedule.sealed = now, now, d.journal.last
+	d.status.mu.Lock()
+	d.feed, d.status.durableAt = f, now
+	d.status.mu.Unlock()
+	go d.flush()
+}
+
+// flush is the flusher: the one goroutine that cuts rounds and writes.
+func (d *DB) flush() {
+	defer close(d.done)
+	defer d.status.end()
+	d.begin()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-d.wake:
+		case <-d.dead():
+		case <-d.stop:
+			d.result = d.finish()
+			return
+		}
+		d.step()
+		timer.Reset(max(0, time.Until(d.due())))
+	}
+}
+
+// dead is closed when the handle in use has failed.
+func (d *DB) dead() <-chan struct{} {
+	if d.h == nil {
+		return nil
+	}
+	return d.h.guard.dead
+}
+
+// begin notes on disk that the store is in use, and removes what an earlier process left behind.
+func (d *DB) begin() {
+	if err := d.writeMark(false); err != nil {
+		d.fail(err)
+	}
+	for _, name := range d.layout.others {
+		if dir := d.fs.PathJoin(d.o.Dir, name); dir != d.current {
+			d.removeGeneration(dir)
+		}
+	}
+}
+
+// removeGeneration removes a generation that counts no more. If that fails it only takes space until the next start.
+func (d *DB) removeGeneration(dir string) {
+	if err := d.fs.RemoveAll(dir); err != nil {
+		d.log.Warn("could not remove an old generation", "dir", dir, "error", err)
+	}
+}
+
+// due is when there is something to do next, if nobody asks.
+func (d *DB) due() time.Time {
+	s := &d.schedule
+	if d.h == nil {
+		if d.o.Mode == Shutdown {
+			return time.Now().Add(mergeEvery)
+		}
+		return s.retryAt
+	}
+	due := s.figuresAt.Add(figuresEvery)
+	earlier := func(t time.Time) {
+		if t.Before(due) {
+			due = t
+		}
+	}
+	if d.o.Mode == Interval {
+		earlier(s.lastCut.Add(d.o.Interval))
+	}
+	if _, soon := d.status.wants(); soon {
+		earlier(s.lastCut.Add(urgentGap))
+	}
+	if s.sealed != d.journal.last {
+		earlier(s.sealedAt.Add(sealEvery))
+	}
+	return due
+}
+
+// step does what is due.
+func (d *DB) step() {
+	now := time.Now()
+	s := &d.schedule
+	asked, soon := d.status.wants()
+	if d.h == nil {
+		if asked || d.o.Mode == Interval && !now.Before(s.retryAt) {
+			d.recover(asked)
+		}
+		return
+	}
+	err := d.h.guard.failed()
+	late := d.o.Mode == Interval && now.Sub(s.lastCut) >= d.o.Interval
+	if err == nil && (asked || late || soon && now.Sub(s.lastCut) >= urgentGap) {
+		err = d.round()
+	}
+	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
+		err = d.seal()
+	}
+	if err == nil && d.mergeDue(now) {
+		err = d.mergeAndFlush()
+	}
+	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
+		err = d.takeFigures(now)
+	}
+	if err != nil {
+		d.fail(err)
+	}
+}
+
+// round cuts a round and writes it. An empty one is durable as it is.
+func (d *DB) round() error {
+	w := newRoundWriter(d.h, d.o.tune, d.journal.last)
+	var err error
+	n, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
+	d.schedule.lastCut = at
+	if err != nil {
+		return err
+	}
+	var c commit
+	if !w.empty() {
+		if c, err = w.commit(at.UnixMilli(), d.store.Len()); err != nil {
+			return err
+		}
+		if d.journal.last == d.journal.base {
+			d.schedule.journalAt = at
+		}
+		d.journal.add(c)
+	}
+	d.status.wrote(n, at, c)
+	return nil
+}
+
+// seal makes Pebble vouch for the rounds so far, with one more synced record, and brings the mark up to them.
+func (d *DB) seal() error {
+	if err := d.h.run(func(db *pebble.DB) error { return db.LogData(nil, pebble.Sync) }); err != nil {
+		return err
+	}
+	return d.writeMark(false)
+}
+
+func (d *DB) writeMark(clean bool) error {
+	last := d.journal.last
+	err := writeMark(d.fs, d.o.Dir, mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean})
+	if err != nil {
+		return fmt.Errorf("file MARK: %w", err)
+	}
+	d.schedule.sealed, d.schedule.sealedAt = last, time.Now()
+	return nil
+}
+
+func (d *DB) mergeDue(now time.Time) bool {
+	j := &d.journal
+	if j.last == j.base {
+		return false
+	}
+	t := d.o.tune
+	return j.bytes >= t.mergeBytes || min(j.changes, j.last.keys) >= t.mergeEntries || now.Sub(d.schedule.journalAt) >= mergeEvery
+}
+
+// merge brings the table up to date and empties the journal.
+func (d *DB) merge() error {
+	j, most := d.journal, d.o.tune.mergeEntries
+	if err := d.h.run(func(db *pebble.DB) error { return mergeJournal(db, j, most) }); err != nil {
+		return err
+	}
+	d.journal = journal{base: j.last, last: j.last}
+	d.status.keep(func(f *figures) { f.merges++ })
+	return nil
+}
+
+// mergeAndFlush merges and has Pebble write its memtables into tables, in the background.
+func (d *DB) mergeAndFlush() error {
+	if err := d.merge(); err != nil {
+		return err
+	}
+	return d.h.run(func(db *pebble.DB) error {
+		_, err := db.AsyncFlush()
+		return err
+	})
+}
+
+func (d *DB) takeFigures(now time.Time) error {
+	d.schedule.figuresAt = now
+	return d.h.run(func(db *pebble.DB) error {
+		m := db.Metrics()
+		disk, wal := m.DiskSpaceUsage(), m.WAL.Size
+		d.status.keep(func(f *figures) { f.diskBytes, f.walBytes = disk, wal })
+		return nil
+	})
+}

@@ -1,0 +1,249 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A guard is the file system under one Pebble handle. At the first write that fails it freezes: nothing below it changes any more, as
+// if the power had gone at that moment, and dead is closed. Pebble never sees the error, since on most of them it would exit the
+// process or panic with its locks held; this and all later writes are answered with success, so that it can be closed.
+//
+// Reads are passed on as they are, errors included. So are Remove, RemoveAll and Link while the guard is not frozen: Pebble copes with
+// their failure and no data depends on it.
+type guard struct {
+	vfs.FS
+	dead chan struct{}
+
+	mu  sync.Mutex
+	err error
+}
+
+func newGuard(fs vfs.FS) *guard { return &guard{FS: fs, dead: make(chan struct{})} }
+
+// fail freezes the guard, with the reason; the first one counts.
+func (g *guard) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = err
+		close(g.dead)
+	}
+}
+
+// failed returns why the guard froze, nil if it did not. What was written before a failed that returned nil reached the disk as far as
+// the disk said so.
+func (g *guard) failed() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+func (g *guard) frozen() bool { return g.failed() != nil }
+
+// wrote takes note of the result of a write.
+func (g *guard) wrote(op, name string, err error) {
+	if err != nil {
+		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
+	}
+}
+
+// file guards a file just opened for writing.
+func (g *guard) file(op, name string, f vfs.File, err error) (vfs.File, error) {
+	g.wrote(op, name, err)
+	if err != nil {
+		return nullFile{}, nil
+	}
+	return &guardFile{File: f, guard: g, name: name}, nil
+}
+
+// markerPrefix begins the names of Pebble's markers, empty files that name another file.
+const markerPrefix = "marker."
+
+// Create makes a file. Pebble syncs the directory once for a new file and the marker that names it; a disk that keeps new names in any
+// order could keep the marker alone, and the store could not be opened. So the directory is synced before a marker, too.
+func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasPrefix(g.PathBase(name), markerPrefix) && !g.frozen() {
+		g.wrote("sync", g.PathDir(name), syncDir(g.FS, g.PathDir(name)))
+	}
+	if g.frozen() {
+		return nullFile{}, nil
+	}
+	f, err := g.FS.Create(name, c)
+	return g.file("create", name, f, err)
+}
+
+func (g *guard) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	if g.frozen() {
+		return nullFile{}, nil
+	}
+	f, err := g.FS.OpenReadWrite(name, c, opts...)
+	return g.file("open", name, f, err)
+}
+
+func (g *guard) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if g.frozen() {
+		return nullFile{}, nil
+	}
+	f, err := g.FS.ReuseForWrite(oldname, newname, c)
+	return g.file("reuse", newname, f, err)
+}
+
+func (g *guard) OpenDir(name string) (vfs.File, error) {
+	f, err := g.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &guardFile{File: f, guard: g, name: name}, nil
+}
+
+func (g *guard) Rename(oldname, newname string) error {
+	if !g.frozen() {
+		g.wrote("rename", newname, g.FS.Rename(oldname, newname))
+	}
+	return nil
+}
+
+func (g *guard) MkdirAll(dir string, perm os.FileMode) error {
+	if !g.frozen() {
+		g.wrote("mkdir", dir, g.FS.MkdirAll(dir, perm))
+	}
+	return nil
+}
+
+func (g *guard) Link(oldname, newname string) error {
+	if g.frozen() {
+		return nil
+	}
+	return g.FS.Link(oldname, newname)
+}
+
+func (g *guard) Remove(name string) error {
+	if g.frozen() {
+		return nil
+	}
+	return g.FS.Remove(name)
+}
+
+func (g *guard) RemoveAll(name string) error {
+	if g.frozen() {
+		return nil
+	}
+	return g.FS.RemoveAll(name)
+}
+
+// GetDiskUsage is not answered when the disk does not: Pebble only paces itself by it.
+func (g *guard) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	u, err := g.FS.GetDiskUsage(path)
+	if err != nil {
+		return vfs.DiskUsage{}, vfs.ErrUnsupported
+	}
+	return u, nil
+}
+
+func (g *guard) Unwrap() vfs.FS { return g.FS }
+
+// A guardFile is an open file below a guard.
+type guardFile struct {
+	vfs.File
+	guard *guard
+	name  string
+}
+
+func (f *guardFile) Write(p []byte) (int, error) {
+	if !f.guard.frozen() {
+		_, err := f.File.Write(p)
+		f.guard.wrote("write", f.name, err)
+	}
+	return len(p), nil
+}
+
+func (f *guardFile) WriteAt(p []byte, off int64) (int, error) {
+	if !f.guard.frozen() {
+		_, err := f.File.WriteAt(p, off)
+		f.guard.wrote("write", f.name, err)
+	}
+	return len(p), nil
+}
+
+func (f *guardFile) Sync() error {
+	if !f.guard.frozen() {
+		f.guard.wrote("sync", f.name, f.File.Sync())
+	}
+	return nil
+}
+
+func (f *guardFile) SyncData() error {
+	if !f.guard.frozen() {
+		f.guard.wrote("sync", f.name, f.File.SyncData())
+	}
+	return nil
+}
+
+func (f *guardFile) SyncTo(length int64) (bool, error) {
+	if f.guard.frozen() {
+		return true, nil
+	}
+	full, err := f.File.SyncTo(length)
+	f.guard.wrote("sync", f.name, err)
+	return full || err != nil, nil
+}
+
+// Preallocate is a hint; its failure is not one of the data's.
+func (f *guardFile) Preallocate(offset, length int64) error {
+	if !f.guard.frozen() {
+		_ = f.File.Preallocate(offset, length)
+	}
+	return nil
+}
+
+func (f *guardFile) Stat() (vfs.FileInfo, error) {
+	fi, err := f.File.Stat()
+	if err != nil && f.guard.frozen() {
+		return nullInfo{}, nil
+	}
+	return fi, err
+}
+
+// Close closes the file below in any case, so that a frozen handle gives back what it holds.
+func (f *guardFile) Close() error {
+	if err := f.File.Close(); !f.guard.frozen() {
+		f.guard.wrote("close", f.name, err)
+	}
+	return nil
+}
+
+// A nullFile stands for a file that a frozen guard did not make.
+type nullFile struct{}
+
+func (nullFile) Close() error                           { return nil }
+func (nullFile) Read([]byte) (int, error)               { return 0, errFrozen }
+func (nullFile) ReadAt([]byte, int64) (int, error)      { return 0, errFrozen }
+func (nullFile) Write(p []byte) (int, error)            { return len(p), nil }
+func (nullFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (nullFile) Preallocate(_, _ int64) error           { return nil }
+func (nullFile) Stat() (vfs.FileInfo, error)            { return nullInfo{}, nil }
+func (nullFile) Sync() error                            { return nil }
+func (nullFile) SyncTo(int64) (bool, error)             { return true, nil }
+func (nullFile) SyncData() error                        { return nil }
+func (nullFile) Prefetch(int64, int64) error            { return nil }
+func (nullFile) Fd() uintptr                            { return vfs.InvalidFd }
+
+var errFrozen = errors.New("not read: an earlier write to this store failed")
+
+// nullInfo describes a nullFile.
+type nullInfo struct{}
+
+func (nullInfo) Name() string           { return "" }
+func (nullInfo) Size() int64            { return 0 }
+func (nullInfo) Mode() os.FileMode      { return fileMode }
+func (nullInfo) ModTime() time.Time     { return time.Time{} }
+func (nullInfo) IsDir() bool            { return false }
+func (nullInfo) Sys() any               { return nil }
+func (nullInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }

@@ -1,0 +1,156 @@
+package persist
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// LoadInfo says what Load found.
+type LoadInfo struct {
+	Keys    int           // entries now in the store
+	Dropped int           // entries that were idle and were dropped
+	Fresh   bool          // the directory held nothing before
+	Clean   bool          // the last stop wrote everything; true if Fresh
+	SavedAt time.Time     // of the last round on disk; zero if there was none
+	Took    time.Duration // the load took so long
+	Warning string        // something a person should know, or ""
+}
+
+// Load brings every entry on disk into the store, on all cores. clock is the server's clock, maxTS the latest time an entry may have,
+// both Unix ms (see shard.Store.Load). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
+// and about how many there are. An error is a sentence that tells a person what to do; the store is not to be used then.
+func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, total int)) (LoadInfo, error) {
+	start := time.Now()
+	if d.h == nil {
+		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.events)
+		if err != nil {
+			return LoadInfo{}, damaged(d.o.Dir, err)
+		}
+		d.h = h
+	}
+	if d.journal.torn || d.journal.last != d.journal.base {
+		if err := d.merge(); err != nil {
+			return LoadInfo{}, damaged(d.o.Dir, err)
+		}
+	}
+	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, total: d.journal.last.keys, progress: progress}
+	if err := l.run(d.h.guard); err != nil {
+		return LoadInfo{}, damaged(d.o.Dir, err)
+	}
+	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
+	d.status.loaded(d.info, d.h.generation)
+	return d.info, nil
+}
+
+// A loader scans the table, partition by partition.
+type loader struct {
+	db           *pebble.DB
+	store        *shard.Store
+	clock, maxTS int64
+	total        int
+	progress     func(loaded, total int)
+
+	next          atomic.Int64 // partition nobody has taken
+	kept, dropped atomic.Int64
+	mu            sync.Mutex
+	err           error
+}
+
+// run scans on all cores. It does not wait for a scan that Pebble has taken hostage: then the guard is dead.
+func (l *loader) run(g *guard) error {
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(l.scan)
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		if l.err != nil {
+			return l.err
+		}
+		return g.failed()
+	case <-g.dead:
+		l.fail(g.failed())
+		timer := time.NewTimer(settleMost)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		}
+		return g.failed()
+	}
+}
+
+func (l *loader) scan() {
+	for {
+		p := int(l.next.Add(1) - 1)
+		if p >= partitions {
+			return
+		}
+		if err := l.partition(p); err != nil {
+			l.fail(err)
+			return
+		}
+		l.report()
+	}
+}
+
+func (l *loader) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+	l.next.Store(partitions)
+}
+
+func (l *loader) report() {
+	if l.progress == nil || !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	n := int(l.kept.Load() + l.dropped.Load())
+	l.progress(n, max(n, l.total))
+}
+
+func (l *loader) partition(p int) error {
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: tableBound(p), UpperBound: tableBound(p + 1)})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var kept, dropped int64
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		keep, err := l.entry(it.Key()[2:], value)
+		if err != nil {
+			return err
+		}
+		if keep {
+			kept++
+		} else {
+			dropped++
+		}
+	}
+	l.kept.Add(kept)
+	l.dropped.Add(dropped)
+	return it.Error()
+}
+
+func (l *loader) entry(key, value []byte) (kept bool, err error) {
+	c, err := decodeEntry(key, value)
+	if err != nil {
+		return false, fmt.Errorf("entry of key %.64q: %w", key, err)
+	}
+	return l.store.Load(l.clock, l.maxTS, c)
+}

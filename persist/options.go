@@ -1,0 +1,118 @@
+package persist
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A Mode says when rounds are written.
+type Mode byte
+
+const (
+	// Interval writes what changed every Options.Interval, and whenever somebody asks.
+	Interval Mode = iota
+	// Shutdown writes only when somebody asks, and on Close.
+	Shutdown
+)
+
+// ParseMode reads the value of the option `durability`.
+func ParseMode(s string) (Mode, error) {
+	switch s {
+	case "interval":
+		return Interval, nil
+	case "shutdown":
+		return Shutdown, nil
+	}
+	return 0, fmt.Errorf("durability %.64q: expected interval or shutdown", s)
+}
+
+// String is the text that ParseMode reads.
+func (m Mode) String() string {
+	if m == Shutdown {
+		return "shutdown"
+	}
+	return "interval"
+}
+
+// Options say where and how to keep the entries. Dir is required.
+type Options struct {
+	Dir      string        // created with mode 0700 if absent
+	Mode     Mode          //
+	Interval time.Duration // between rounds in mode Interval; 0 means DefaultInterval
+	FS       vfs.FS        // nil means the disk
+	Log      *slog.Logger  // nil means no log
+
+	tune tuning // for tests; zero fields mean the constants below
+}
+
+// DefaultInterval is the time between rounds in mode Interval.
+const DefaultInterval = time.Second
+
+// Pebble's memory. A memtable starts at 256 KiB and doubles up to memTableBytes; up to maxMemTables of them wait to be flushed. The
+// cache only serves compactions and the load: nothing is ever read while commands are served.
+const (
+	memTableBytes = 4 << 20
+	maxMemTables  = 3
+	cacheBytes    = 1 << 20
+	maxOpenFiles  = 256
+)
+
+// The table is only read as a whole, at start-up, so many small files on its top level cost nothing, and merging them late saves most
+// of the compactions.
+const (
+	l0Compaction = 16
+	l0StopWrites = 128
+)
+
+// pebbleFormat is the newest format of the Pebble version in go.mod, written out so that it never changes without a decision: from
+// FormatWALSyncChunks on, damage in the middle of the log is noticed.
+const pebbleFormat = pebble.FormatValueSeparation
+
+const (
+	// chunkRecords is how many changes make a chunk of the journal, and a batch of a merge: the size at which Pebble is fastest.
+	chunkRecords = 1000
+	// chunkBytes ends a chunk early, far below half a memtable, where Pebble would treat it as a special case.
+	chunkBytes = 256 << 10
+	// mergeBytes, mergeEntries and mergeEvery bound the journal; the first reached starts a merge. mergeEntries counts the distinct
+	// keys there can be, because a merge remembers 16 bytes of each.
+	mergeBytes   = 32 << 20
+	mergeEntries = 1 << 17
+	mergeEvery   = time.Minute
+	// sealEvery is the least time between two seals, so that a burst of urgent rounds does not sync three times each.
+	sealEvery = 250 * time.Millisecond
+	// urgentGap is the least time from one round to the next that nobody waits for.
+	urgentGap = 20 * time.Millisecond
+	// figuresEvery is how often the size on disk is asked of Pebble.
+	figuresEvery = 10 * time.Second
+	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is only looked at, every
+	// retryFirst, until there seems to be room.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+	// roomSpare is the space that must be free beyond the expected size before an attempt is made, in bytes.
+	roomSpare = 16 << 20
+	// logEvery is how often the same trouble is logged.
+	logEvery = time.Minute
+	// slowDisk is how long an operation may take before it is called slow.
+	slowDisk = 5 * time.Second
+)
+
+// tuning are constants that tests make small.
+type tuning struct {
+	chunkRecords, mergeEntries, mergeBytes int
+}
+
+func (t tuning) withDefaults() tuning {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&t.chunkRecords, chunkRecords)
+	set(&t.mergeEntries, mergeEntries)
+	set(&t.mergeBytes, mergeBytes)
+	return t
+}

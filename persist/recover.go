@@ -1,0 +1,138 @@
+package persist
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// fail gives the handle up after an error of it. Decisions go on; the rounds cut so far are not on disk.
+func (d *DB) fail(err error) {
+	h := d.h
+	d.h = nil
+	if time.Since(d.schedule.recoveredAt) > retryMost {
+		d.schedule.retryPause = 0
+	}
+	d.failed(err)
+	h.abandon()
+}
+
+// failed notes an error and when to try next.
+func (d *DB) failed(err error) {
+	s, now := &d.schedule, time.Now()
+	s.noRoom = vfs.IsNoSpaceError(err)
+	switch {
+	case s.noRoom || s.retryPause == 0:
+		s.retryPause = retryFirst
+	default:
+		s.retryPause = min(2*s.retryPause, retryMost)
+	}
+	s.retryAt = now.Add(s.retryPause)
+	d.status.fails(fmt.Errorf("not on disk: %w", err))
+	if missed, ok := s.failLog.allow(now); ok {
+		d.log.Error("cannot write to the data directory; decisions go on from memory and a restart would forget them", "dir", d.o.Dir,
+			"error", err, "lag_ms", d.Stats().LagMs, "next_attempt", s.retryPause, "unlogged_attempts", missed)
+	}
+}
+
+// recover tries to write a new generation and to put it in the place of the old one. If there is no room for it, it is not tried,
+// unless somebody asked.
+func (d *DB) recover(asked bool) {
+	if d.schedule.noRoom && !asked && !d.room() {
+		d.schedule.retryAt = time.Now().Add(retryFirst)
+		return
+	}
+	start := time.Now()
+	if err := d.newGeneration(); err != nil {
+		d.failed(err)
+		return
+	}
+	d.schedule.recoveredAt = time.Now()
+	if err := d.writeMark(false); err != nil {
+		d.fail(err)
+		return
+	}
+	d.log.Warn("writing to the data directory works again; everything is on disk", "dir", d.o.Dir, "generation", d.h.generation,
+		"took", time.Since(start))
+}
+
+// room says whether the disk seems to have room for a new generation beside the old one. A file system that does not tell has.
+func (d *DB) room() bool {
+	u, err := d.fs.GetDiskUsage(d.o.Dir)
+	return err != nil || u.AvailBytes >= 2*uint64(max(0, d.store.Stats().UsedBytes))+roomSpare
+}
+
+// newGeneration writes everything into a new generation and makes it current. Until CURRENT names the new one the old one counts, so it
+// can be cut off anywhere.
+func (d *DB) newGeneration() error {
+	d.lastGen++
+	n, dir := d.lastGen, d.generationDir(d.lastGen)
+	h, err := newGeneration(d.fs, dir, n, d.journal.last, &d.events)
+	if err != nil {
+		d.removeGeneration(dir)
+		return err
+	}
+	done, err := d.fill(h)
+	if err != nil {
+		h.abandon()
+		d.removeGeneration(dir)
+		return err
+	}
+	d.stale = append(d.stale, d.current)
+	if err := writeCurrent(d.fs, d.o.Dir, n, stateLive); err != nil {
+		// It may name the new one or the old one now, and after a crash either: both stay until a later one is known to be named.
+		h.abandon()
+		d.current = dir
+		return fmt.Errorf("file CURRENT: %w", err)
+	}
+	d.h, d.current = h, dir
+	d.journal = journal{base: d.journal.last, last: d.journal.last}
+	d.journal.add(done.commit)
+	d.schedule.lastCut, d.schedule.journalAt = done.at, done.at
+	d.status.wrote(done.round, done.at, done.commit)
+	d.status.keep(func(f *figures) { f.generations++; f.generation = n })
+	for _, old := range d.stale {
+		d.removeGeneration(old)
+	}
+	d.stale = nil
+	return nil
+}
+
+// filled says up to where a generation was filled.
+type filled struct {
+	round  uint64 // as the feed counts
+	at     time.Time
+	commit commit
+}
+
+// fill writes the whole store into a generation and syncs it. The entries are written while they change; the round that collected the
+// changes meanwhile is written after them and makes it the state of one moment.
+func (d *DB) fill(h *handle) (filled, error) {
+	d.cut(discard)
+	if err := writeAll(h, d.store); err != nil {
+		return filled{}, err
+	}
+	w := newRoundWriter(h, d.o.tune, d.journal.last)
+	var err error
+	round, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
+	if err != nil {
+		return filled{}, err
+	}
+	c, err := w.commit(at.UnixMilli(), d.store.Len())
+	if err == nil {
+		err = h.run(func(db *pebble.DB) error { return db.Flush() })
+	}
+	return filled{round, at, c}, err
+}
+
+// cut cuts a round and has it drained.
+func (d *DB) cut(drain func(*shard.Round)) (round uint64, at time.Time) {
+	at = time.Now()
+	r := d.feed.Cut()
+	d.status.wasCut(r.Number, at)
+	drain(r)
+	return r.Number, at
+}

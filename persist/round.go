@@ -1,0 +1,139 @@
+package persist
+
+import (
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// A roundWriter writes one round into the journal of a handle.
+type roundWriter struct {
+	h     *handle
+	tune  tuning
+	c     commit // as far as written
+	chunk []byte
+	lines int // in chunk
+	entry []byte
+}
+
+func newRoundWriter(h *handle, tune tuning, last point) *roundWriter {
+	return &roundWriter{h: h, tune: tune, c: commit{point: point{round: last.round + 1, chain: last.chain}}}
+}
+
+// drain writes all that a round of the feed tells; on an error the round is drained nonetheless, as the feed demands.
+func (w *roundWriter) drain(r *shard.Round) error {
+	w.c.cleared = r.Cleared
+	for {
+		changes := r.Next(w.tune.chunkRecords)
+		if changes == nil {
+			return nil
+		}
+		for _, c := range changes {
+			if err := w.add(c); err != nil {
+				discard(r)
+				return err
+			}
+		}
+	}
+}
+
+// discard drains a round that is not going to be written.
+func discard(r *shard.Round) {
+	for r.Next(chunkRecords) != nil {
+	}
+}
+
+func (w *roundWriter) add(c shard.Change) error {
+	if w.lines == w.tune.chunkRecords || len(w.chunk) >= chunkBytes {
+		key, value := w.closeChunk()
+		// A new buffer for the next one: the worker may still use this one when run has returned.
+		err := w.h.run(func(db *pebble.DB) error { return db.Set(key, value, pebble.NoSync) })
+		if err != nil {
+			return err
+		}
+		w.chunk = value[:0]
+	}
+	if w.lines == 0 {
+		w.chunk = append(w.chunk[:0], recordVersion)
+	}
+	w.entry = w.entry[:0]
+	if c.Kind != 0 {
+		w.entry = appendEntry(w.entry, c)
+	}
+	w.chunk = appendChange(w.chunk, c, w.entry)
+	w.lines++
+	w.c.changes++
+	return nil
+}
+
+func (w *roundWriter) closeChunk() (key, value []byte) {
+	key = journalKey(w.c.round, uint32(w.c.chunks))
+	value = seal(w.chunk, 0, key)
+	w.c.chunks++
+	w.c.bytes += len(value)
+	w.c.chain = link(w.c.chain, value)
+	w.chunk, w.lines = nil, 0
+	return key, value
+}
+
+// empty says that the round changes nothing.
+func (w *roundWriter) empty() bool { return w.c.changes == 0 && !w.c.cleared }
+
+// commit writes the rest and the commit record, in one batch, and syncs. When it returns nil the round is durable.
+func (w *roundWriter) commit(saved int64, keys int) (commit, error) {
+	var lastKey, last []byte
+	if w.lines > 0 {
+		lastKey, last = w.closeChunk()
+	}
+	w.c.saved, w.c.keys = saved, keys
+	c := w.c
+	err := w.h.run(func(db *pebble.DB) error {
+		b := db.NewBatch()
+		defer b.Close()
+		if last != nil {
+			if err := b.Set(lastKey, last, nil); err != nil {
+				return err
+			}
+		}
+		if err := b.Set(journalKey(c.round, commitChunk), encodeCommit(c), nil); err != nil {
+			return err
+		}
+		return b.Commit(pebble.Sync)
+	})
+	return c, err
+}
+
+// writeAll fills the table of a new generation with every entry of the store. It is the state of no single moment: entries change while
+// it runs. The round cut after it, written on top, makes it one.
+func writeAll(h *handle, s *shard.Store) (err error) {
+	type pair struct{ key, entry []byte }
+	var pairs []pair
+	put := func() error {
+		batch := slices.Clone(pairs)
+		pairs = pairs[:0]
+		return h.run(func(db *pebble.DB) error {
+			b := db.NewBatch()
+			defer b.Close()
+			for _, p := range batch {
+				if err := b.Set(p.key, p.entry, nil); err != nil {
+					return err
+				}
+			}
+			return b.Commit(pebble.NoSync)
+		})
+	}
+	s.Each(func(changes []shard.Change) bool {
+		for _, c := range changes {
+			pairs = append(pairs, pair{appendTableKey(nil, c.Key), appendEntry(nil, c)})
+		}
+		if len(pairs) >= chunkRecords {
+			err = put()
+		}
+		return err == nil
+	})
+	if err == nil {
+		err = put()
+	}
+	return err
+}

@@ -1,0 +1,199 @@
+package persist
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrClosed is what Wait returns for a round that Close did not write.
+var ErrClosed = errors.New("the store is closed")
+
+// A status is what the flusher and its callers tell one another. The lock is held for moments only, never during I/O.
+type status struct {
+	mu   sync.Mutex
+	cond sync.Cond // something of what waiters look at has changed
+
+	// Rounds here are numbered as the feed does.
+	cut     uint64 // the last round cut
+	durable uint64 // this round and all before it are on disk
+	failed  uint64 // while err is set: an attempt that was to bring this round and all before it has failed
+	asked   uint64 // somebody wants this round now
+	urgent  uint64 // somebody wants this round soon
+	err     error  // why writing fails now, nil if it does not
+	attempt bool   // while err is set: somebody asked for an attempt to recover, it may be under way
+	closed  bool   // nothing more is coming
+
+	durableAt time.Time // everything up to here is on disk
+	writing   time.Time // the cut of the round being written; zero when there is none
+	figures   figures
+}
+
+// Figures are the parts of Stats that are simply kept.
+type figures struct {
+	rounds, failures, generations uint64
+	generation                    uint64
+	changes, bytes                uint64
+	lastEntries                   int
+	lastTook                      time.Duration
+	maxTook                       time.Duration
+	lastSave                      time.Time // wall clock
+	diskBytes                     uint64
+	walBytes                      uint64
+	merges                        uint64
+	unclean                       bool
+	loadTook                      time.Duration
+	loadKeys, loadDropped         int
+}
+
+func (s *status) init(now time.Time) {
+	s.cond.L = &s.mu
+	s.durableAt = now
+	s.figures.lastSave = now
+}
+
+func (s *status) loaded(info LoadInfo, generation uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &s.figures
+	f.unclean, f.loadTook, f.loadKeys, f.loadDropped, f.generation = !info.Clean, info.Took, info.Keys, info.Dropped, generation
+	if !info.SavedAt.IsZero() {
+		f.lastSave = info.SavedAt
+	}
+}
+
+// wasCut notes that a round is under way.
+func (s *status) wasCut(round uint64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut, s.writing = round, at
+}
+
+// wrote notes that a round is durable, cut at the time given.
+func (s *status) wrote(round uint64, at time.Time, c commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.durable, s.durableAt, s.writing = round, at, time.Time{}
+	s.err, s.attempt = nil, false
+	f := &s.figures
+	f.lastSave, f.lastEntries, f.lastTook = at, c.changes, time.Since(at)
+	f.maxTook = max(f.maxTook, f.lastTook)
+	if c.round != 0 {
+		f.rounds++
+		f.changes += uint64(c.changes)
+		f.bytes += uint64(c.bytes)
+	}
+	s.cond.Broadcast()
+}
+
+// fails notes that writing fails: the rounds cut so far, and those asked for, are not on disk.
+func (s *status) fails(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.err, s.attempt, s.writing = max(s.cut, s.asked), err, false, time.Time{}
+	s.figures.failures++
+	s.cond.Broadcast()
+}
+
+// end notes that nothing more will be written.
+func (s *status) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.cond.Broadcast()
+}
+
+// keep changes figures.
+func (s *status) keep(f func(*figures)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.figures)
+}
+
+// wants says whether a round is wanted now (while writing fails: an attempt), and whether one is wanted soon.
+func (s *status) wants() (now, soon bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.attempt, false
+	}
+	return s.asked > s.cut, s.urgent > s.cut
+}
+
+// ask notes that somebody wants a round now, or an attempt.
+func (s *status) ask(round uint64) {
+	s.asked = max(s.asked, round)
+	if s.err != nil {
+		s.attempt = true
+		s.failed = min(s.failed, round-1)
+	}
+}
+
+// Save asks for a round now and returns its number: that round holds everything changed before the call. While writing fails it asks
+// for an attempt to recover. It does not wait.
+func (d *DB) Save() (round uint64) {
+	round = d.feed.Round()
+	d.status.mu.Lock()
+	d.status.ask(round)
+	d.status.mu.Unlock()
+	d.wakeUp()
+	return round
+}
+
+// Urgent asks for a round soon, for a change that should not wait for the interval; in mode Shutdown it asks for nothing. It returns
+// the number of the round and does not wait.
+func (d *DB) Urgent() (round uint64) {
+	if d.o.Mode == Shutdown {
+		return d.feed.Round()
+	}
+	round = d.feed.Round()
+	s := &d.status
+	s.mu.Lock()
+	news := s.urgent < round
+	s.urgent = max(s.urgent, round)
+	s.mu.Unlock()
+	if news {
+		d.wakeUp()
+	}
+	return round
+}
+
+// wakeUp makes the flusher look what there is to do.
+func (d *DB) wakeUp() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// Wait returns nil when the round, a number that Save, Urgent or shard.Tx.Round gave, and all before it are durable. It asks for the
+// round if nobody has: waiters share one sync. It returns an error if the round could not be written, or at once if writing fails and
+// nobody asked for an attempt (Save does), or ErrClosed. An error does not say that the changes are lost: they are in memory and go to
+// disk when writing works again.
+func (d *DB) Wait(round uint64) error {
+	s := &d.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.durable >= round:
+			return nil
+		case s.err != nil && (s.failed >= round || !s.attempt):
+			return s.err
+		case s.closed:
+			return ErrClosed
+		}
+		if s.asked < round {
+			s.ask(round)
+			d.wakeUp()
+		}
+		s.cond.Wait()
+	}
+}
+
+// LastSave is the Unix time in seconds of the last round, or before the first one that of the load.
+func (d *DB) LastSave() int64 {
+	d.status.mu.Lock()
+	defer d.status.mu.Unlock()
+	return d.status.figures.lastSave.Unix()
+}
