@@ -5,11 +5,19 @@ import "sync/atomic"
 // maxFeeds is how many feeds a store can have: persist's and replicate's.
 const maxFeeds = 2
 
+// The spaces of changes: a key of one has nothing to do with the same key of
+// another.
+const (
+	KeySpace   byte = 0 // entries
+	LimitSpace byte = 1 // named limits: name, Origin, expression; no deadline
+)
+
 // A Change is an entry as shipped to disk or to a replica: absolute, so that
 // of several for one key the last one counts. Kind 0 is a tombstone: the key
 // is gone, Value is nil and Deadline 0.
 type Change struct {
 	Key, Value []byte
+	Space      byte
 	Kind       byte
 	Deadline   int64 // ms since the epoch
 }
@@ -67,10 +75,15 @@ type writer struct {
 func (s *Store) NewFeed() *Feed {
 	s.lockAll()
 	defer s.unlockAll()
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	used := s.limits.changes != 0
 	for i := range s.shards {
-		if sh := &s.shards[i]; sh.table.keys != 0 || sh.changes != 0 {
-			panic("shard: a feed made after the first change")
-		}
+		sh := &s.shards[i]
+		used = used || sh.table.keys != 0 || sh.changes != 0
+	}
+	if used {
+		panic("shard: a feed made after the first change")
 	}
 	for n := range s.feeds {
 		if s.feeds[n] == nil {
@@ -153,12 +166,14 @@ func (f *Feed) Pending() int {
 		n += len(sh.feeds[f.n][f.round.Load()&1].refs)
 		sh.mu.Unlock()
 	}
-	return n
+	_, _, limits := f.store.limits.figures(f)
+	return n + limits
 }
 
 // Clear drops every entry, in one step for all who look, and returns the round
 // of the first feed that this lands in (0 without a feed) and the number of
-// entries dropped. It takes the same short time however many there are.
+// entries dropped. It takes the same short time however many there are. The
+// named limits stay.
 func (s *Store) Clear() (round uint64, dropped int) {
 	s.lockAll()
 	defer s.unlockAll()
@@ -209,6 +224,7 @@ func (f *Feed) Cut() *Round {
 		sh.mu.Lock()
 		sh.mu.Unlock()
 	}
-	f.last = &Round{Number: closed, Cleared: f.cleared[closed&1], feed: f}
+	limits := f.store.limits.take(f.n, closed)
+	f.last = &Round{Number: closed, Cleared: f.cleared[closed&1], feed: f, limits: limits}
 	return f.last
 }

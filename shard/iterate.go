@@ -4,21 +4,42 @@ package shard
 // false. An entry that is there from the beginning to the end is told at least
 // once, in some state that it had meanwhile; one that comes or goes may be
 // told or not. Entries past their deadline and not yet swept are told too. fn
-// runs without any lock; what it gets is valid until it returns.
+// runs without any lock; what it gets is valid until it returns. Named limits
+// are not entries: Limits.Changes has them.
 func (s *Store) Each(fn func([]Change) bool) {
-	var out []Change
-	var buf []byte
-	for i := range s.shards {
-		// pos walks through the hashes; segments may split and merge behind
-		// and before it.
-		for pos, more := uint64(0), true; more; {
-			out, buf = out[:0], buf[:0]
-			out, buf, pos, more = s.shards[i].collect(out, buf, pos)
-			if len(out) > 0 && !fn(out) {
-				return
-			}
+	w := s.Walk()
+	for more := true; more; {
+		var batch []Change
+		if batch, more = w.Next(); len(batch) > 0 && !fn(batch) {
+			return
 		}
 	}
+}
+
+// A Walk is Each for those who cannot stay: it goes on when asked, and may be
+// dropped at any time. It is for one goroutine.
+type Walk struct {
+	store *Store
+	shard int
+	pos   uint64 // a hash of the next segment; segments may split and merge behind and before it
+	out   []Change
+	buf   []byte
+}
+
+// Walk begins a walk over all entries, which tells what Each does.
+func (s *Store) Walk() *Walk { return &Walk{store: s} }
+
+// Next tells at most 256 entries, perhaps none, and whether there may be more.
+// They are valid until the next call.
+func (w *Walk) Next() (batch []Change, more bool) {
+	if w.shard == len(w.store.shards) {
+		return nil, false
+	}
+	w.out, w.buf, w.pos, more = w.store.shards[w.shard].collect(w.out[:0], w.buf[:0], w.pos)
+	if !more {
+		w.shard, w.pos = w.shard+1, 0
+	}
+	return w.out, w.shard < len(w.store.shards)
 }
 
 // collect tells the segment of hash pos, and where the next one begins, if

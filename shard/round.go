@@ -3,13 +3,14 @@ package shard
 // A Round is a closed round of a feed, to be drained by Next.
 type Round struct {
 	Number uint64
-	// Cleared says that everything from earlier rounds is gone; what Next tells
-	// came after that.
+	// Cleared says that every entry from earlier rounds is gone; the entries
+	// that Next tells came after that. Named limits are as they were.
 	Cleared bool
 
-	feed  *Feed
-	shard int    // the first shard not drained
-	saved []byte // copies of the last shard finished, still to be told
+	feed   *Feed
+	limits []Change // named limits, still to be told
+	shard  int      // the first shard not drained
+	saved  []byte   // copies of the last shard finished, still to be told
 }
 
 const (
@@ -24,7 +25,7 @@ const (
 // this feed. A shard's lock is held for at most 256 entries at a time.
 //
 // Changes are to be applied in the order told: a tombstone may be followed by a
-// newer entry of the same key.
+// newer entry of the same key. Named limits come before entries.
 func (r *Round) Next(most int) []Change {
 	f := r.feed
 	if f.last != r {
@@ -33,7 +34,10 @@ func (r *Round) Next(most int) []Change {
 	most = max(most, 1)
 	f.out, f.buf = f.out[:0], f.buf[:0]
 	for len(f.out) < most && len(f.buf) < drainBytes {
-		if len(r.saved) > 0 {
+		if len(r.limits) > 0 {
+			n := min(len(r.limits), most-len(f.out))
+			f.out, r.limits = append(f.out, r.limits[:n]...), r.limits[n:]
+		} else if len(r.saved) > 0 {
 			r.drainSaved(most)
 		} else if r.shard == len(f.store.shards) {
 			break

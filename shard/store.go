@@ -40,7 +40,8 @@ type Store struct {
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
 
-	sweep sweepState
+	limits Limits
+	sweep  sweepState
 }
 
 // A shard is a part of the keyspace behind one lock, that guards all of it.
@@ -79,6 +80,7 @@ func New(c Config) *Store {
 		sh.table = &table{seed: s.seed}
 		sh.tx = txState{store: s, one: sh, shard: sh}
 	}
+	s.limits.init(s)
 	return s
 }
 

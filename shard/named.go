@@ -1,0 +1,157 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+// Bounds of the named limits.
+const (
+	// MaxLimits is how many there can be.
+	MaxLimits = 10_000
+	// MaxLimitName is the longest name, in bytes.
+	MaxLimitName = 256
+)
+
+// An Origin says whom a named limit belongs to. It is the kind byte of its
+// Change: a number is never used again for something else.
+type Origin byte
+
+const (
+	FromCommand Origin = 1 // set by a caller
+	FromFile    Origin = 2 // of the limits-file in use, which alone changes it
+)
+
+// A NamedLimit is a limit that callers name instead of spelling it out.
+type NamedLimit struct {
+	Name   string
+	Limit  engine.Limit
+	Origin Origin
+}
+
+// Limits are the named limits of a store. They are configuration: Clear leaves
+// them as they are, and the clock does not touch them. Readers never wait: a
+// change puts a new set in the place of the old one, so it costs a copy of the
+// set. Every change is told by the feeds, in the space LimitSpace, before the
+// entries of its round.
+type Limits struct {
+	store *Store
+	set   atomic.Pointer[limitSet]
+
+	mu      sync.Mutex // orders changes; guards what follows
+	changes uint64
+	pending [maxFeeds][2]map[string]Change // by feed and round parity
+}
+
+// A limitSet is all limits at one moment. It never changes.
+type limitSet struct {
+	byName map[string]*NamedLimit
+	// byPrefix has those whose name ends with *, by what stands before that.
+	byPrefix map[string]*NamedLimit
+}
+
+// ErrOfFile is the refusal of a caller's change to a limit of the limits-file.
+var ErrOfFile = errors.New("the limit belongs to the limits-file")
+
+// Limits returns the named limits of the store.
+func (s *Store) Limits() *Limits { return &s.limits }
+
+func (l *Limits) init(s *Store) {
+	l.store = s
+	l.set.Store(&limitSet{})
+}
+
+// CheckLimitName refuses what is no name: it has 1 to MaxLimitName bytes of
+// printable ASCII without blanks, begins neither with @ nor with #, and has a *
+// only as its last segment, alone or behind a colon.
+func CheckLimitName(name []byte) error {
+	if limitNameOK(name) {
+		return nil
+	}
+	return fmt.Errorf("limit name %+.64q: expected 1 to %d printable characters without blanks or a leading @ or #, and * only as the last segment: "+
+		"wb:orders:list, wb:* or *", name, MaxLimitName)
+}
+
+func limitNameOK(name []byte) bool {
+	last := len(name) - 1
+	if last < 0 || last >= MaxLimitName || name[0] == '@' || name[0] == '#' {
+		return false
+	}
+	for i, ch := range name {
+		if ch < '!' || ch > '~' || ch == '*' && (i != last || i > 0 && name[i-1] != ':') {
+			return false
+		}
+	}
+	return true
+}
+
+// Len returns how many there are.
+func (l *Limits) Len() int { return len(l.set.Load().byName) }
+
+// Get returns the limit of exactly this name.
+func (l *Limits) Get(name []byte) (NamedLimit, bool) {
+	if n := l.set.Load().byName[string(name)]; n != nil {
+		return *n, true
+	}
+	return NamedLimit{}, false
+}
+
+// Resolve returns the limit that a caller means by a name: that of the name, or
+// of the longest group it is in: wb:orders:list, then wb:orders:*, wb:*, *. It
+// does not allocate.
+func (l *Limits) Resolve(name []byte) (lim engine.Limit, ok bool) {
+	set := l.set.Load()
+	n := set.byName[string(name)]
+	if n == nil && len(set.byPrefix) > 0 && limitNameOK(name) {
+		n = set.group(name)
+	}
+	if n == nil {
+		return lim, false
+	}
+	return n.Limit, true
+}
+
+// group returns the limit of the longest group that a name is in, or nil.
+func (s *limitSet) group(name []byte) *NamedLimit {
+	for end := len(name); end > 0; end-- {
+		if name[end-1] != ':' {
+			continue
+		}
+		if n := s.byPrefix[string(name[:end])]; n != nil {
+			return n
+		}
+	}
+	return s.byPrefix[""]
+}
+
+// List returns all, by name.
+func (l *Limits) List() []NamedLimit {
+	set := l.set.Load()
+	list := make([]NamedLimit, 0, len(set.byName))
+	for _, n := range set.byName {
+		list = append(list, *n)
+	}
+	slices.SortFunc(list, func(a, b NamedLimit) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Changes returns all as a feed would tell them, by name: for who begins to
+// follow, or writes everything anew.
+func (l *Limits) Changes() []Change {
+	list := l.List()
+	out := make([]Change, 0, len(list))
+	for i := range list {
+		out = append(out, list[i].change())
+	}
+	return out
+}
+
+func (n *NamedLimit) change() Change {
+	return Change{Space: LimitSpace, Key: []byte(n.Name), Kind: byte(n.Origin), Value: []byte(n.Limit.String())}
+}

@@ -1,0 +1,231 @@
+package shard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+// Set is a caller's: it makes or changes the limit of a name and returns the
+// round of the first feed that this lands in. The error is that of
+// CheckLimitName, ErrOfFile, or says that there are too many.
+func (l *Limits) Set(name []byte, lim engine.Limit) (round uint64, err error) {
+	if err := CheckLimitName(name); err != nil {
+		return 0, err
+	}
+	return l.update(func(c *limitsChange) error {
+		if old := c.set.byName[string(name)]; old != nil && old.Origin == FromFile {
+			return ErrOfFile
+		}
+		c.put(NamedLimit{string(name), lim, FromCommand})
+		return nil
+	})
+}
+
+// Delete is a caller's: it forgets the limit of a name and says whether there
+// was one. The error is ErrOfFile.
+func (l *Limits) Delete(name []byte) (round uint64, found bool, err error) {
+	round, err = l.update(func(c *limitsChange) error {
+		old := c.set.byName[string(name)]
+		found = old != nil
+		if found && old.Origin == FromFile {
+			return ErrOfFile
+		}
+		c.remove(string(name))
+		return nil
+	})
+	return round, found, err
+}
+
+// A FileChange says what a limits-file changed.
+type FileChange struct {
+	Set     int    // limits that are new, or not as they were
+	Removed int    // limits of the file's that are not in it any more
+	Taken   int    // of Set: those that a caller had set before
+	Round   uint64 // the round of the first feed that this lands in
+}
+
+// SetFile makes the limits given those of the limits-file, in one step: those
+// it had before and are not among them are gone, and a caller's of the same
+// name becomes the file's. The error says that there are too many, or which
+// name is none; nothing is changed then.
+func (l *Limits) SetFile(list []NamedLimit) (fc FileChange, err error) {
+	fc.Round, err = l.update(func(c *limitsChange) error {
+		in := make(map[string]bool, len(list))
+		for _, n := range list {
+			if err := CheckLimitName([]byte(n.Name)); err != nil {
+				return err
+			}
+			in[n.Name] = true
+			old := c.set.byName[n.Name]
+			n.Origin = FromFile
+			if old != nil && old.Limit == n.named().Limit && old.Origin == FromFile {
+				continue
+			}
+			fc.Set++
+			if old != nil && old.Origin != FromFile {
+				fc.Taken++
+			}
+			c.put(n)
+		}
+		for name, old := range c.set.byName {
+			if old.Origin == FromFile && !in[name] {
+				c.remove(name)
+				fc.Removed++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return FileChange{}, err
+	}
+	return fc, nil
+}
+
+// Release gives the limits of a file that is not in use any more to the
+// callers, and returns how many there are.
+func (l *Limits) Release() (released int) {
+	l.update(func(c *limitsChange) error {
+		for _, old := range c.set.byName {
+			if old.Origin == FromFile {
+				c.put(NamedLimit{old.Name, old.Limit, FromCommand})
+				released++
+			}
+		}
+		return nil
+	})
+	return released
+}
+
+// Load takes limits from disk or from a peer, tombstones among them, in one
+// step. It is for the time before commands are served: the feeds do not hear of
+// it. An error says what is wrong; nothing is changed then.
+func (l *Limits) Load(changes []Change) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.begin()
+	for _, ch := range changes {
+		if ch.Kind == 0 {
+			c.remove(string(ch.Key))
+			continue
+		}
+		lim, err := engine.ParseExpression(ch.Value)
+		if err == nil {
+			err = CheckLimitName(ch.Key)
+		}
+		if err == nil && ch.Kind > byte(FromFile) {
+			err = fmt.Errorf("origin %d is unknown", ch.Kind)
+		}
+		if err != nil {
+			return fmt.Errorf("named limit %+.64q: %w", ch.Key, err)
+		}
+		c.put(NamedLimit{string(ch.Key), lim, Origin(ch.Kind)})
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	l.set.Store(c.set)
+	return nil
+}
+
+// A limitsChange is a change under way: a set of its own, and what to tell.
+type limitsChange struct {
+	set  *limitSet
+	told []Change
+}
+
+func (l *Limits) begin() *limitsChange {
+	old := l.set.Load()
+	c := &limitsChange{set: &limitSet{maps.Clone(old.byName), maps.Clone(old.byPrefix)}}
+	if c.set.byName == nil {
+		c.set.byName, c.set.byPrefix = map[string]*NamedLimit{}, map[string]*NamedLimit{}
+	}
+	return c
+}
+
+// named returns n with the name in its limit, as entries made under it have it.
+func (n NamedLimit) named() *NamedLimit { return &n }
+
+func (c *limitsChange) put(n NamedLimit) {
+	p := n.named()
+	c.set.byName[n.Name] = p
+	if prefix, ok := strings.CutSuffix(n.Name, "*"); ok {
+		c.set.byPrefix[prefix] = p
+	}
+	c.told = append(c.told, p.change())
+}
+
+func (c *limitsChange) remove(name string) {
+	if c.set.byName[name] == nil {
+		return
+	}
+	delete(c.set.byName, name)
+	if prefix, ok := strings.CutSuffix(name, "*"); ok {
+		delete(c.set.byPrefix, prefix)
+	}
+	c.told = append(c.told, Change{Space: LimitSpace, Key: []byte(name)})
+}
+
+func (c *limitsChange) check() error {
+	if n := len(c.set.byName); n > MaxLimits {
+		return fmt.Errorf("%d named limits: at most %d are held", n, MaxLimits)
+	}
+	return nil
+}
+
+// update makes a change, tells the feeds, and puts it in force. The feeds' open
+// rounds are read under the lock that Cut passes through, and before the new
+// set can be seen: so an entry that was made under it is in the same round or
+// in a later one.
+func (l *Limits) update(change func(*limitsChange) error) (round uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.begin()
+	if err := change(c); err != nil {
+		return 0, err
+	}
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	w := l.store.writer()
+	for n, f := range l.store.feeds {
+		if f == nil || len(c.told) == 0 {
+			continue
+		}
+		to := &l.pending[n][w.rounds[n]&1]
+		if *to == nil {
+			*to = map[string]Change{}
+		}
+		for _, ch := range c.told {
+			(*to)[string(ch.Key)] = ch
+		}
+	}
+	l.changes += uint64(len(c.told))
+	l.set.Store(c.set)
+	return w.rounds[0], nil
+}
+
+// take returns what changed in a closed round of a feed, by name. Having had
+// the lock, it knows that nobody adds to that round any more.
+func (l *Limits) take(feed int, round uint64) []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := &l.pending[feed][round&1]
+	out := slices.SortedFunc(maps.Values(*from), func(a, b Change) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	*from = nil
+	return out
+}
+
+// figures returns how many there are, how many changes there were, and how many
+// of them the open round of a feed holds.
+func (l *Limits) figures(feed *Feed) (limits int, changes uint64, pending int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if feed != nil {
+		pending = len(l.pending[feed.n][feed.round.Load()&1])
+	}
+	return l.Len(), l.changes, pending
+}

@@ -1,0 +1,288 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+func expression(t testing.TB, text string) engine.Limit {
+	t.Helper()
+	lim, err := engine.ParseExpression([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+func setLimit(t testing.TB, s *Store, name, text string) {
+	t.Helper()
+	if _, err := s.Limits().Set([]byte(name), expression(t, text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLimitNames(t *testing.T) {
+	long := strings.Repeat("n", MaxLimitName)
+	for _, name := range []string{"a", "*", "wb:*", "wb:orders:list", "a::b", "a:", ":", ":*", "a@b", `"\{}`, long, long[2:] + ":*"} {
+		if err := CheckLimitName([]byte(name)); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", "@a", "#a", "a b", "a\tb", "a\n", "\x00", "é", "wb*", "*wb", "wb:*:list", "**", "wb:**", long + "n"} {
+		err := CheckLimitName([]byte(name))
+		if err == nil {
+			t.Errorf("%q is a name", name)
+		} else if !strings.Contains(err.Error(), "wb:orders:list") || len(err.Error()) > 240 {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	s := New(Config{})
+	l := s.Limits()
+	if _, ok := l.Resolve([]byte("a")); ok {
+		t.Error("an empty set resolves a name")
+	}
+	capacity := map[string]string{"*": "1", "wb:*": "2", "wb:orders:*": "3", "wb:orders:list": "4", "wb": "5", "a::*": "6"}
+	for name, n := range capacity {
+		setLimit(t, s, name, "1:"+n)
+	}
+	for name, want := range map[string]int64{
+		"wb:orders:list": 4, "wb:orders:get": 3, "wb:orders:list:old": 3, "wb:orders:": 3, "wb:orders": 2, "wb:": 2, "wb": 5, "other": 1,
+		"other:orders:list": 1, "wbx:orders": 1, "a::b": 6, "a:b": 1, "a:": 1, "wb:orders:*": 3, "wb:stock:*": 2, "*": 1,
+	} {
+		lim, ok := l.Resolve([]byte(name))
+		if !ok || lim.Capacity != want {
+			t.Errorf("%q resolves to the one of capacity %d, %v, want %d", name, lim.Capacity, ok, want)
+		}
+	}
+	for _, name := range []string{"", "a b", "x*", strings.Repeat("n", MaxLimitName+1)} {
+		if _, ok := l.Resolve([]byte(name)); ok {
+			t.Errorf("%q, which is no name, resolves", name)
+		}
+	}
+	for _, gone := range []string{"wb:orders:list", "wb:orders:*", "wb:*", "*"} {
+		before, _ := l.Resolve([]byte("wb:orders:list"))
+		if _, found, err := l.Delete([]byte(gone)); !found || err != nil {
+			t.Fatal(gone, found, err)
+		}
+		if after, ok := l.Resolve([]byte("wb:orders:list")); ok != (gone != "*") || after.Capacity >= before.Capacity {
+			t.Errorf("without %q: capacity %d after %d, %v", gone, after.Capacity, before.Capacity, ok)
+		}
+	}
+	name := []byte("wb:orders:list:of:many:segments")
+	setLimit(t, s, "*", "10:20")
+	if n := testing.AllocsPerRun(100, func() { l.Resolve(name) }); n != 0 {
+		t.Errorf("Resolve allocates %v times", n)
+	}
+}
+
+func TestLimitsAreBounded(t *testing.T) {
+	s := New(Config{})
+	var list []NamedLimit
+	for i := range MaxLimits {
+		list = append(list, NamedLimit{Name: fmt.Sprint("n", i), Limit: expression(t, "10:20")})
+	}
+	l := s.Limits()
+	if _, err := l.SetFile(list); err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	_, err := l.Set([]byte("one:more"), list[0].Limit)
+	if err == nil || !strings.Contains(err.Error(), "10000") || l.Len() != MaxLimits {
+		t.Errorf("%d limits, %v", l.Len(), err)
+	}
+	setLimit(t, s, "n7", "1:1") // one that is there may still be changed
+	if _, err := l.SetFile([]NamedLimit{{Name: "of:file", Limit: list[0].Limit}}); err == nil || l.Len() != MaxLimits {
+		t.Errorf("%d limits, %v", l.Len(), err)
+	}
+	if _, found, err := l.Delete([]byte("n8")); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	setLimit(t, s, "one:more", "1:1")
+}
+
+func TestLimitsOfFile(t *testing.T) {
+	s := New(Config{})
+	l := s.Limits()
+	file := func(want FileChange, pairs ...string) {
+		t.Helper()
+		var list []NamedLimit
+		for i := 0; i < len(pairs); i += 2 {
+			list = append(list, NamedLimit{Name: pairs[i], Limit: expression(t, pairs[i+1])})
+		}
+		got, err := l.SetFile(list)
+		if err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	setLimit(t, s, "mine", "1:1")
+	setLimit(t, s, "taken", "1:1")
+	file(FileChange{Set: 3, Taken: 1}, "a", "10:20", "b:*", "10:20", "taken", "1:1")
+	file(FileChange{}, "a", "10:20", "b:*", "10:20", "taken", "1:1")
+	for _, name := range []string{"a", "b:*", "taken"} {
+		if _, err := l.Set([]byte(name), expression(t, "5:5")); !errors.Is(err, ErrOfFile) {
+			t.Errorf("Set of %q: %v", name, err)
+		}
+		if _, found, err := l.Delete([]byte(name)); !found || !errors.Is(err, ErrOfFile) {
+			t.Errorf("Delete of %q: %v, %v", name, found, err)
+		}
+	}
+	setLimit(t, s, "mine", "2:2")
+	file(FileChange{Set: 1, Removed: 2}, "a", "10:30")
+	if _, ok := l.Resolve([]byte("b:c")); ok {
+		t.Error("a group removed from the file still resolves")
+	}
+	if _, err := l.SetFile([]NamedLimit{{Name: "fine", Limit: expression(t, "1:1")}, {Name: "b c"}}); err == nil || l.Len() != 2 {
+		t.Errorf("%d limits, %v", l.Len(), err)
+	}
+	if n := l.Release(); n != 1 {
+		t.Errorf("%d released", n)
+	}
+	setLimit(t, s, "a", "5:5")
+	file(FileChange{})
+	if got := names(l); got != "a=5:5 mine=2:2" {
+		t.Error(got)
+	}
+}
+
+// names shows the limits in one line.
+func names(l *Limits) string {
+	var words []string
+	for _, n := range l.List() {
+		words = append(words, n.Name+"="+n.Limit.String())
+	}
+	return strings.Join(words, " ")
+}
+
+// TestLimitsInFeeds changes limits and entries at random and demands that each
+// feed tells, round by round, what was in force at the cut, whatever happens
+// while a round is drained; Clear leaves the limits.
+func TestLimitsInFeeds(t *testing.T) {
+	type follower struct {
+		feed  *Feed
+		state map[string]string
+	}
+	text := func(cs []Change) map[string]string {
+		m := map[string]string{}
+		for _, c := range cs {
+			m[string(c.Key)] = fmt.Sprint(c.Kind, " ", string(c.Value))
+		}
+		return m
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	s := New(Config{Shards: 4})
+	followers := []*follower{{s.NewFeed(), map[string]string{}}, {s.NewFeed(), map[string]string{}}}
+	step := func() {
+		name := fmt.Sprint("n", rng.IntN(30))
+		switch rng.IntN(10) {
+		case 0, 1, 2, 3:
+			setLimit(t, s, name, fmt.Sprint("1:", 1+rng.IntN(1000)))
+		case 4, 5, 6:
+			s.Limits().Delete([]byte(name))
+		case 7:
+			s.Clear()
+		default:
+			tx := s.Lock(0, []byte(name))
+			tx.Put([]byte(name), 1, []byte("entry"), 1000)
+			tx.Unlock()
+		}
+	}
+	for range 2000 {
+		for range rng.IntN(20) {
+			step()
+		}
+		f := followers[rng.IntN(2)]
+		r := f.feed.Cut()
+		want := text(s.Limits().Changes())
+		entries := false
+		for cs := r.Next(1 + rng.IntN(10)); cs != nil; cs = r.Next(1 + rng.IntN(10)) {
+			for _, c := range cs {
+				switch {
+				case c.Space == KeySpace:
+					entries = true
+				case entries:
+					t.Fatal("a limit is told after an entry")
+				case c.Kind == 0:
+					delete(f.state, string(c.Key))
+				default:
+					f.state[string(c.Key)] = fmt.Sprint(c.Kind, " ", string(c.Value))
+				}
+			}
+			step()
+		}
+		if !maps.Equal(f.state, want) {
+			t.Fatalf("the feed tells %v, want %v", f.state, want)
+		}
+	}
+	again := New(Config{})
+	if err := again.Limits().Load(s.Limits().Changes()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := again.Limits().List(), s.Limits().List(); !slices.Equal(got, want) || len(got) == 0 {
+		t.Errorf("loaded %v, want %v", got, want)
+	}
+	if n := again.Stats(); n.Changes != 0 || n.Limits != int64(len(again.Limits().List())) {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestLoadLimitsRefuses(t *testing.T) {
+	good := Change{Space: LimitSpace, Key: []byte("a"), Kind: byte(FromCommand), Value: []byte("10:20")}
+	for want, c := range map[string]Change{
+		`"a b"`:     {Key: []byte("a b"), Kind: 1, Value: []byte("10:20")},
+		`"ten:20"`:  {Key: []byte("b"), Kind: 1, Value: []byte("ten:20")},
+		"origin 99": {Key: []byte("c"), Kind: 99, Value: []byte("10:20")},
+	} {
+		s := New(Config{})
+		err := s.Limits().Load([]Change{good, c})
+		if err == nil || !strings.Contains(err.Error(), want) && want != `"ten:20"` || s.Limits().Len() != 0 {
+			t.Errorf("%s: %v, %d limits", want, err, s.Limits().Len())
+		}
+	}
+}
+
+// BenchmarkResolve is the look-up that a call with @name costs, exact and by
+// the last group of the chain, among 1000 limits.
+func BenchmarkResolve(b *testing.B) {
+	s := New(Config{})
+	var list []NamedLimit
+	for i := range 1000 {
+		list = append(list, NamedLimit{Name: fmt.Sprintf("wb:service%d:*", i), Limit: expression(b, "10:20")})
+	}
+	list = append(list, NamedLimit{Name: "wb:orders:list", Limit: expression(b, "10:20")}, NamedLimit{Name: "*", Limit: expression(b, "1:1")})
+	if _, err := s.Limits().SetFile(list); err != nil {
+		b.Fatal(err)
+	}
+	for what, name := range map[string]string{"exact": "wb:orders:list", "group": "ms:orders:list"} {
+		b.Run(what, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Limits().Resolve([]byte(name))
+			}
+		})
+	}
+}
+
+// BenchmarkSetLimit is a change among as many as there can be.
+func BenchmarkSetLimit(b *testing.B) {
+	s := New(Config{})
+	var list []NamedLimit
+	for i := range MaxLimits {
+		list = append(list, NamedLimit{Name: fmt.Sprintf("wb:service%d:list", i), Limit: expression(b, "10:20")})
+	}
+	s.Limits().SetFile(list)
+	s.Limits().Release()
+	b.ReportAllocs()
+	for b.Loop() {
+		setLimit(b, s, "wb:service7:list", "10:30")
+	}
+}
