@@ -20,13 +20,16 @@
 //	'b'                          base: up to which round the table is complete
 //	'j' round(8) chunk(4)        journal: a part of a round, about 1000 changes
 //	'j' round(8) ff ff ff ff     journal: the commit record of a round
+//	'n' name                     table: a named limit
 //	't' partition(1) key         table: an entry
 //
 // Numbers in keys are big endian. The partition is the low byte of the key's CRC32C, so that any number of goroutines can share a load
 // evenly. Values begin with a version byte and end with a CRC32C (little endian) over the key and everything before it:
 //
 //	entry    version, kind, deadline (uvarint, ms), the value as shard gave it, crc over the caller's key and this
-//	chunk    version, then per change: key length (uvarint), key, entry length (uvarint, 0 = tombstone), entry; crc
+//	limit    as an entry: the kind is its shard.Origin, the deadline 0, the value its expression
+//	chunk    version, then per change: key length (uvarint), key, entry length (uvarint, 0 = tombstone), entry; crc. Of version 1 are
+//	         those of entries; a chunk of version 2 has a byte more at its front, shard.LimitSpace: it is one of named limits
 //	commit   version, then uvarints: flags (1 = cleared), chunks, changes, bytes, saved (Unix ms), keys held, chain; crc
 //	base     version, then uvarints: round, saved (Unix ms), keys held, chain; crc
 //
@@ -40,7 +43,8 @@
 // without sync wait in the process's memory, so without that sync even a killed process would lose them.
 //
 // Now and then the journal is merged into the table, newest round first, each key once: a hot key is written to the table once for many
-// rounds, and that insert is the expensive part. A merge can be cut off anywhere; the next start does it again.
+// rounds, and that insert is the expensive part. A merge can be cut off anywhere; the next start does it again. A round that begins with a
+// clear (FLUSHALL) makes it drop the entries before; named limits stay.
 //
 // A sync vouches only for what was synced before it: damage in the last blocks of Pebble's log looks like a torn tail and is dropped
 // silently. So a round is sealed: one more small synced record, then MARK outside Pebble is brought up to the round. A MARK newer than

@@ -71,24 +71,41 @@ func appendChange(dst []byte, c shard.Change, entry []byte) []byte {
 	return append(dst, entry...)
 }
 
+// openChunk begins a chunk of changes in one space.
+func openChunk(dst []byte, space byte) []byte {
+	if space == shard.KeySpace {
+		return append(dst, recordVersion)
+	}
+	return append(dst, spaceVersion, space)
+}
+
 // A line is a change as a chunk holds it: an entry ready for the table, or none for a tombstone.
 type line struct{ key, entry []byte }
 
-// readChunk appends the lines of a chunk, that alias it.
-func readChunk(dst []line, key, value []byte) ([]line, error) {
-	body, err := unseal(value, key)
+var errNoChunk = errors.New("not a chunk, though its checksum matches")
+
+// readChunk appends the lines of a chunk, that alias it, and says which space they are in.
+func readChunk(dst []line, key, value []byte) (space byte, lines []line, err error) {
+	version, body, err := unsealUpTo(spaceVersion, value, key)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	for r := (reader{body}); len(r.rest) > 0; {
+	r := reader{body}
+	if version == spaceVersion {
+		space = r.byte()
+		if r.rest == nil || space != shard.LimitSpace {
+			return 0, nil, errNoChunk
+		}
+	}
+	for len(r.rest) > 0 {
 		l := line{key: r.bytes()}
 		l.entry = r.bytes()
 		if r.rest == nil || len(l.key) > shard.MaxKeyBytes {
-			return nil, errors.New("not a chunk, though its checksum matches")
+			return 0, nil, errNoChunk
 		}
 		dst = append(dst, l)
 	}
-	return dst, nil
+	return space, dst, nil
 }
 
 func encodeCommit(c commit) []byte {
@@ -199,7 +216,7 @@ func (s *journalScan) record(key, value []byte) error {
 		return fmt.Errorf("expected chunk %d", s.seen.chunks)
 	}
 	var err error
-	if s.lines, err = readChunk(s.lines[:0], key, value); err != nil {
+	if _, s.lines, err = readChunk(s.lines[:0], key, value); err != nil {
 		return err
 	}
 	s.seen.chunks++

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync"
@@ -15,6 +16,7 @@ import (
 type LoadInfo struct {
 	Keys    int           // entries now in the store
 	Dropped int           // entries that were idle and were dropped
+	Limits  int           // named limits
 	Fresh   bool          // the directory held nothing before
 	Clean   bool          // the last stop wrote everything; true if Fresh
 	SavedAt time.Time     // of the last round on disk; zero if there was none
@@ -27,16 +29,9 @@ type LoadInfo struct {
 // and about how many there are. An error is a sentence that tells a person what to do; the store is not to be used then.
 func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, total int)) (LoadInfo, error) {
 	start := time.Now()
-	if d.h == nil {
-		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.events)
-		if err != nil {
-			return LoadInfo{}, damaged(d.o.Dir, err)
-		}
-		d.h = h
-	}
-	if d.journal.torn || d.journal.last != d.journal.base {
-		if err := d.merge(); err != nil {
-			return LoadInfo{}, damaged(d.o.Dir, err)
+	if !d.limitsLoaded {
+		if err := d.LoadLimits(s); err != nil {
+			return LoadInfo{}, err
 		}
 	}
 	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, total: d.journal.last.keys, progress: progress}
@@ -46,6 +41,58 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
 	d.status.loaded(d.info, d.h.generation)
 	return d.info, nil
+}
+
+// LoadLimits brings the named limits on disk into the store, for who wants to change them before the entries come in, which are judged
+// under those in force then. Load does it if nobody did. Errors as for Load.
+func (d *DB) LoadLimits(s *shard.Store) error {
+	if d.h == nil {
+		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.events)
+		if err != nil {
+			return damaged(d.o.Dir, err)
+		}
+		d.h = h
+	}
+	if d.journal.torn || d.journal.last != d.journal.base {
+		if err := d.merge(); err != nil {
+			return damaged(d.o.Dir, err)
+		}
+	}
+	var limits []shard.Change
+	err := d.h.run(func(db *pebble.DB) (err error) {
+		limits, err = readLimits(db)
+		return err
+	})
+	if err == nil {
+		err = s.Limits().Load(limits)
+	}
+	if err != nil {
+		return damaged(d.o.Dir, err)
+	}
+	d.limitsLoaded, d.info.Limits = true, len(limits)
+	return nil
+}
+
+// readLimits reads the named limits of the table.
+func readLimits(db *pebble.DB) (limits []shard.Change, err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{limitSpace}, UpperBound: []byte{limitSpace + 1}})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		name := bytes.Clone(it.Key()[1:])
+		c, err := decodeEntry(name, bytes.Clone(value))
+		if err != nil {
+			return nil, fmt.Errorf("named limit %+.64q: %w", name, err)
+		}
+		limits = append(limits, c)
+	}
+	return limits, it.Error()
 }
 
 // A loader scans the table, partition by partition.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/rlserver/rlserver/shard"
 )
 
 // mergeJournal brings the table up to the journal's last round and empties the journal. j must describe the journal exactly. Nothing is
@@ -13,15 +14,12 @@ import (
 func mergeJournal(db *pebble.DB, j journal, maxDistinct int) error {
 	m := merger{db: db, batch: db.NewBatch(), journal: j}
 	defer func() { m.batch.Close() }()
-	from := j.base.round + 1
 	if j.cleared != 0 {
-		// What was before the clear counts no more.
-		from = j.cleared
 		if err := m.batch.DeleteRange([]byte{tableSpace}, []byte{tableSpace + 1}, nil); err != nil {
 			return err
 		}
 	}
-	if err := m.table(from, maxDistinct); err != nil {
+	if err := m.table(maxDistinct); err != nil {
 		return err
 	}
 	if err := m.batch.DeleteRange([]byte{journalSpace}, []byte{journalSpace + 1}, nil); err != nil {
@@ -45,9 +43,9 @@ type merger struct {
 	key   []byte
 }
 
-// table merges the rounds from the given one on. If there are few enough distinct keys to remember, it goes from the newest to the
-// oldest and writes each key once; else, which is one huge round as a rule, it goes forward and writes everything.
-func (m *merger) table(from uint64, maxDistinct int) error {
+// table merges the rounds. If there are few enough distinct keys to remember, it goes from the newest to the oldest and writes each key
+// once; else, which is one huge round as a rule, it goes forward and writes everything.
+func (m *merger) table(maxDistinct int) error {
 	distinct := min(m.journal.changes, m.journal.last.keys)
 	backward := distinct <= maxDistinct
 	if backward {
@@ -55,7 +53,7 @@ func (m *merger) table(from uint64, maxDistinct int) error {
 		m.seen = make(map[[2]uint64]struct{}, distinct)
 	}
 	it, err := m.db.NewIter(&pebble.IterOptions{
-		LowerBound: journalKey(from, 0),
+		LowerBound: journalKey(m.journal.base.round+1, 0),
 		UpperBound: journalKey(m.journal.last.round, commitChunk),
 	})
 	if err != nil {
@@ -80,22 +78,27 @@ func (m *merger) table(from uint64, maxDistinct int) error {
 	return it.Error()
 }
 
-// chunk merges one chunk; commit records are passed over.
+// chunk merges one chunk; commit records are passed over, and so are the entries before a clear, that count no more.
 func (m *merger) chunk(key, value []byte) error {
-	_, n, _ := parseJournalKey(key)
+	round, n, _ := parseJournalKey(key)
 	if n == commitChunk {
 		return nil
 	}
-	var err error
-	if m.lines, err = readChunk(m.lines[:0], key, value); err != nil {
+	space, lines, err := readChunk(m.lines[:0], key, value)
+	if err != nil {
 		return err
+	}
+	m.lines = lines
+	if space == shard.KeySpace && round < m.journal.cleared {
+		return nil
 	}
 	if m.seen != nil {
 		// A key may be in a round twice, gone and then there again.
 		slices.Reverse(m.lines)
 	}
 	for _, l := range m.lines {
-		if m.first(l.key) {
+		m.key = appendTableKey(m.key[:0], space, l.key)
+		if m.first(m.key) {
 			if err := m.put(l); err != nil {
 				return err
 			}
@@ -104,7 +107,7 @@ func (m *merger) chunk(key, value []byte) error {
 	return m.flush()
 }
 
-// first says whether a line of this key has not been written yet.
+// first says whether a line of this key of the table has not been written yet.
 func (m *merger) first(key []byte) bool {
 	if m.seen == nil {
 		return true
@@ -117,8 +120,8 @@ func (m *merger) first(key []byte) bool {
 	return true
 }
 
+// put writes a line under m.key.
 func (m *merger) put(l line) error {
-	m.key = appendTableKey(m.key[:0], l.key)
 	if len(l.entry) == 0 {
 		return m.batch.Delete(m.key, nil)
 	}

@@ -26,16 +26,17 @@ type DB struct {
 	info   LoadInfo
 
 	// Owned by the caller of Open and Load, then by the flusher.
-	h        *handle // nil while writing fails, and before Load
-	layout   layout
-	journal  journal
-	started  bool
-	store    *shard.Store
-	feed     *shard.Feed // set under status.mu
-	current  string      // directory of the generation that CURRENT names
-	stale    []string    // directories of generations replaced and not removed yet
-	lastGen  uint64      // the highest generation number used
-	schedule schedule
+	h            *handle // nil while writing fails, and before Load
+	layout       layout
+	journal      journal
+	started      bool
+	limitsLoaded bool
+	store        *shard.Store
+	feed         *shard.Feed // set under status.mu
+	current      string      // directory of the generation that CURRENT names
+	stale        []string    // directories of generations replaced and not removed yet
+	lastGen      uint64      // the highest generation number used
+	schedule     schedule
 
 	status status
 	wake   chan struct{} // capacity 1

@@ -13,11 +13,13 @@ import (
 const (
 	baseSpace    = 'b'
 	journalSpace = 'j'
+	limitSpace   = 'n'
 	tableSpace   = 't'
 )
 
 const (
 	recordVersion = 1
+	spaceVersion  = 2 // of a chunk that says which space its changes are in
 	crcBytes      = 4
 	partitions    = 256
 )
@@ -26,9 +28,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errChecksum = errors.New("checksum does not match")
 
-// appendTableKey appends the key under which an entry is in the table.
-func appendTableKey(dst, key []byte) []byte {
-	dst = append(dst, tableSpace, byte(crc32.Checksum(key, castagnoli)))
+// appendTableKey appends the key under which an entry or a named limit is in the table.
+func appendTableKey(dst []byte, space byte, key []byte) []byte {
+	if space == shard.LimitSpace {
+		dst = append(dst, limitSpace)
+	} else {
+		dst = append(dst, tableSpace, byte(crc32.Checksum(key, castagnoli)))
+	}
 	return append(dst, key...)
 }
 
@@ -48,18 +54,24 @@ func seal(dst []byte, at int, key []byte) []byte {
 
 // unseal checks the version and the checksum of a value and returns what is between.
 func unseal(value, key []byte) ([]byte, error) {
+	_, body, err := unsealUpTo(recordVersion, value, key)
+	return body, err
+}
+
+// unsealUpTo is unseal for a record of which there are several versions.
+func unsealUpTo(newest byte, value, key []byte) (version byte, body []byte, err error) {
 	if len(value) < 1+crcBytes {
-		return nil, fmt.Errorf("a record of %d bytes", len(value))
+		return 0, nil, fmt.Errorf("a record of %d bytes", len(value))
 	}
-	body := value[:len(value)-crcBytes]
+	body = value[:len(value)-crcBytes]
 	crc := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
 	if crc != sumOf(value) {
-		return nil, errChecksum
+		return 0, nil, errChecksum
 	}
-	if body[0] != recordVersion {
-		return nil, fmt.Errorf("a record of version %d, known is %d: a newer rlserver wrote it", body[0], recordVersion)
+	if body[0] == 0 || body[0] > newest {
+		return 0, nil, fmt.Errorf("a record of version %d, known is %d: a newer rlserver wrote it", body[0], newest)
 	}
-	return body[1:], nil
+	return body[0], body[1:], nil
 }
 
 // sumOf returns the checksum at the end of a sealed value.

@@ -13,7 +13,8 @@ type roundWriter struct {
 	tune  tuning
 	c     commit // as far as written
 	chunk []byte
-	lines int // in chunk
+	space byte // of the lines in chunk
+	lines int  // in chunk
 	entry []byte
 }
 
@@ -45,7 +46,7 @@ func discard(r *shard.Round) {
 }
 
 func (w *roundWriter) add(c shard.Change) error {
-	if w.lines == w.tune.chunkRecords || len(w.chunk) >= chunkBytes {
+	if w.lines == w.tune.chunkRecords || len(w.chunk) >= chunkBytes || w.lines > 0 && w.space != c.Space {
 		key, value := w.closeChunk()
 		// A new buffer for the next one: the worker may still use this one when run has returned.
 		err := w.h.run(func(db *pebble.DB) error { return db.Set(key, value, pebble.NoSync) })
@@ -55,7 +56,7 @@ func (w *roundWriter) add(c shard.Change) error {
 		w.chunk = value[:0]
 	}
 	if w.lines == 0 {
-		w.chunk = append(w.chunk[:0], recordVersion)
+		w.chunk, w.space = openChunk(w.chunk[:0], c.Space), c.Space
 	}
 	w.entry = w.entry[:0]
 	if c.Kind != 0 {
@@ -104,7 +105,7 @@ func (w *roundWriter) commit(saved int64, keys int) (commit, error) {
 	return c, err
 }
 
-// writeAll fills the table of a new generation with every entry of the store. It is the state of no single moment: entries change while
+// writeAll fills the table of a new generation with every named limit and every entry of the store. It is the state of no single moment: entries change while
 // it runs. The round cut after it, written on top, makes it one.
 func writeAll(h *handle, s *shard.Store) (err error) {
 	type pair struct{ key, entry []byte }
@@ -123,15 +124,18 @@ func writeAll(h *handle, s *shard.Store) (err error) {
 			return b.Commit(pebble.NoSync)
 		})
 	}
-	s.Each(func(changes []shard.Change) bool {
+	add := func(changes []shard.Change) bool {
 		for _, c := range changes {
-			pairs = append(pairs, pair{appendTableKey(nil, c.Key), appendEntry(nil, c)})
+			pairs = append(pairs, pair{appendTableKey(nil, c.Space, c.Key), appendEntry(nil, c)})
 		}
 		if len(pairs) >= chunkRecords {
 			err = put()
 		}
 		return err == nil
-	})
+	}
+	if add(s.Limits().Changes()) {
+		s.Each(add)
+	}
 	if err == nil {
 		err = put()
 	}

@@ -100,12 +100,15 @@ func (w *world) close() {
 	}
 }
 
-// A state is what a store holds: tokens taken by key.
+// A state is what a store holds: tokens taken by key, and the capacity of each named limit by its name behind an @.
 type state map[string]int64
 
 func stateOf(t testing.TB, s *shard.Store) state {
 	t.Helper()
 	m := state{}
+	for _, n := range s.Limits().List() {
+		m["@"+n.Name] = n.Limit.Capacity
+	}
 	s.Each(func(cs []shard.Change) bool {
 		for _, c := range cs {
 			d, err := engine.Peek(slow, c.Value, start, 0)
