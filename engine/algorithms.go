@@ -6,59 +6,25 @@ type Algorithm byte
 
 // The algorithms.
 const (
-	Bucket Algorithm = 1 // token bucket
+	Bucket  Algorithm = 1 // token bucket
+	Fixed   Algorithm = 2 // fixed window
+	Sliding Algorithm = 3 // sliding window counter
+	Log     Algorithm = 4 // sliding log
 )
 
-// state is what an algorithm remembers of a key besides the time.
-type state struct {
-	credit int64 // bucket: units of 1/Q token at ts; negative in debt
-}
-
-// An algorithm is a row of the table: all that differs from one way of counting to another. Time, penalty, lateness and flags are not here;
-// they are the same for all. Functions are given valid limits and never keep or change what they are given.
+// An algorithm is a row of the table: what is known of it without an entry.
 type algorithm struct {
-	name string
-	// checkLimit says whether the parameters are in range; it is cheap.
-	checkLimit func(l Limit) bool
-	// reduced says whether a limit in range is also the one way to write it.
-	reduced func(l Limit) bool
-	// appendState writes a state. readState reads what is left of an entry; it is not ok on anything but one whole valid state under l, nor
-	// if l is out of range.
-	appendState func(dst []byte, s state) []byte
-	readState   func(b []byte, l Limit) (s state, ok bool)
-	// fresh is the state of a key that is not there.
-	fresh func(l Limit) state
-	// carry brings a state from one limit to another and elapsed ms on, all of them counted at the new limit.
-	carry func(from, to Limit, s state, elapsed int64) (state, error)
-	// checkOp refuses operations that the algorithm does not have or that contradict each other.
-	checkOp func(op Op) error
-	// take decides. hold is how many ms the penalty still lasts and late how far the caller is behind, both >= 0. The state returned
-	// differs from s only if something was debited. retry is measured from the caller's time, late included.
-	take func(l Limit, s state, op Op, hold, late int64) (next state, allowed, retry int64, err error)
-	// refund gives tokens >= 0 back.
-	refund func(l Limit, s state, tokens int64) state
-	// outlook returns the whole tokens left and the ms until nothing is missing.
-	outlook func(l Limit, s state) (remaining, reset int64)
-	// tokens is what Inspect shows.
-	tokens func(l Limit, s state) string
+	name     string
+	windowed bool  // its limits are a number per Window, not a rate and a burst
+	largest  int64 // windowed: the largest limit
 }
 
-// algorithms is indexed by Algorithm; a number without a name is no algorithm.
+// algorithms is indexed by Algorithm; a number without a name is no algorithm. What each does is its type in state.
 var algorithms = [16]algorithm{
-	Bucket: {
-		name:        "bucket",
-		checkLimit:  bucketLimitOK,
-		reduced:     bucketReduced,
-		appendState: appendBucket,
-		readState:   readBucket,
-		fresh:       bucketFresh,
-		carry:       bucketCarry,
-		checkOp:     bucketCheckOp,
-		take:        bucketTake,
-		refund:      bucketRefund,
-		outlook:     bucketOutlook,
-		tokens:      func(l Limit, s state) string { return tokensText(s.credit, l.Q) },
-	},
+	Bucket:  {name: "bucket"},
+	Fixed:   {name: "fixed", windowed: true, largest: maxCount},
+	Sliding: {name: "sliding", windowed: true, largest: maxCount},
+	Log:     {name: "log", windowed: true, largest: MaxLogCount},
 }
 
 // row returns the algorithm's row, nil if there is none.
@@ -75,4 +41,160 @@ func (a Algorithm) String() string {
 		return r.name
 	}
 	return "unknown"
+}
+
+// state is what an algorithm remembers of a key besides the time: the field that entry.limit.Algorithm names, the others are zero. Time,
+// penalty, lateness, name and flags are the same for all and are not here.
+//
+// Below is all that an algorithm does, each a switch and not a table of functions: what is called directly lets entries stay on the stack,
+// which BenchmarkAcquire counts as 0 allocations. A limit has been checked before any of it.
+type state struct {
+	bucket  bucketState
+	fixed   fixedState
+	sliding slidingState
+	log     logState
+}
+
+// fresh sets the state of a key that is not there.
+func (e *entry) fresh() {
+	switch e.limit.Algorithm {
+	case Bucket:
+		e.state.bucket.fresh(&e.limit)
+	case Fixed:
+		e.state.fixed.fresh(&e.limit, e.ts)
+	case Sliding:
+		e.state.sliding.fresh(&e.limit, e.ts)
+	}
+}
+
+// appendState writes the state.
+func (e *entry) appendState(dst []byte) []byte {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return e.state.bucket.append(dst)
+	case Fixed:
+		return e.state.fixed.append(dst, &e.limit)
+	case Sliding:
+		return e.state.sliding.append(dst)
+	default:
+		return e.state.log.append(dst)
+	}
+}
+
+// readState reads what is left of an entry. It refuses what is not one whole valid state under the limit, as far as it can tell that
+// without looking at more than a call needs.
+func (e *entry) readState(b []byte) (ok bool) {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return e.state.bucket.read(b, &e.limit)
+	case Fixed:
+		return e.state.fixed.read(b, &e.limit, e.ts)
+	case Sliding:
+		return e.state.sliding.read(b, &e.limit, e.ts)
+	default:
+		return e.state.log.read(b, &e.limit)
+	}
+}
+
+// verify completes the checks of readState for bytes that come from elsewhere.
+func (e *entry) verify() (ok bool) {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return bucketReduced(&e.limit)
+	case Fixed:
+		return true
+	case Sliding:
+		return e.state.sliding.verify(&e.limit)
+	default:
+		return e.state.log.verify()
+	}
+}
+
+// carryState brings the state from one limit to another of the same algorithm and from ts to t >= ts, all that time counted at the new
+// limit.
+func (e *entry) carryState(to *Limit, t int64) error {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return e.state.bucket.carry(&e.limit, to, t-e.ts)
+	case Fixed:
+		e.state.fixed.carry(to, t, t-e.ts)
+		return nil
+	case Sliding:
+		return e.state.sliding.carry(&e.limit, to, e.ts, t-e.ts)
+	default:
+		return e.state.log.carry(to, t-e.ts)
+	}
+}
+
+// moveBack makes ts earlier by ms, and the state says there what it said before.
+func (e *entry) moveBack(ms int64) {
+	if e.limit.Algorithm == Sliding { // the only one whose share of what was granted depends on where ts lies
+		e.state.sliding.merge(&e.limit)
+	}
+	e.ts -= ms
+	if e.blocked != 0 {
+		e.blocked -= ms
+	}
+}
+
+// takeState decides. It debits the state if the answer is yes, or FORCE, and leaves it as it is otherwise. hold is how many ms the penalty
+// still lasts and late how far the caller is behind, both >= 0. retry is measured from the caller's time, late included.
+func (e *entry) takeState(op *Op, hold, late int64) (allowed, retry int64, err error) {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return e.state.bucket.take(&e.limit, op, hold, late)
+	case Fixed:
+		allowed, retry = e.state.fixed.take(&e.limit, op.Cost, hold)
+	case Sliding:
+		allowed, retry = e.state.sliding.take(&e.limit, op.Cost, hold)
+	default:
+		allowed, retry, err = e.state.log.take(&e.limit, op.Cost, hold)
+	}
+	if retry > 0 {
+		retry += late
+	}
+	return allowed, retry, err
+}
+
+// refundState gives tokens >= 0 back.
+func (e *entry) refundState(tokens int64) error {
+	switch e.limit.Algorithm {
+	case Bucket:
+		e.state.bucket.refund(&e.limit, tokens)
+	case Fixed:
+		e.state.fixed.refund(tokens)
+	case Sliding:
+		e.state.sliding.refund(tokens)
+	default:
+		return e.state.log.refund(tokens)
+	}
+	return nil
+}
+
+// outlookState returns the whole tokens left and the ms from ts until nothing is missing, which is 0 just if nothing is.
+func (e *entry) outlookState() (remaining, reset int64) {
+	switch e.limit.Algorithm {
+	case Bucket:
+		return e.state.bucket.outlook(&e.limit)
+	case Fixed:
+		return e.state.fixed.outlook(&e.limit)
+	case Sliding:
+		return e.state.sliding.outlook(&e.limit)
+	default:
+		return e.state.log.outlook(&e.limit)
+	}
+}
+
+// usedState is what a window counts at ts, rounded up.
+func (e *entry) usedState() int64 {
+	switch e.limit.Algorithm {
+	case Fixed:
+		return e.state.fixed.count
+	case Sliding:
+		return e.state.sliding.used(&e.limit)
+	case Log:
+		return e.state.log.total
+	default:
+		return 0
+	}
 }

@@ -12,7 +12,11 @@ import (
 //
 // Invariant of every state that is stored: credit <= full and full - credit <= maxUnits, where full = Capacity*Q.
 
-func bucketLimitOK(l Limit) bool {
+type bucketState struct {
+	credit int64 // units of 1/Q token at ts; negative in debt
+}
+
+func bucketLimitOK(l *Limit) bool {
 	if l.P <= 0 || l.Q <= 0 || l.Q > maxPeriod || l.Capacity <= 0 {
 		return false
 	}
@@ -20,27 +24,27 @@ func bucketLimitOK(l Limit) bool {
 	return hi == 0 && lo <= maxUnits
 }
 
-func bucketReduced(l Limit) bool { return commonDivisor(l.P, l.Q) == 1 }
+func bucketReduced(l *Limit) bool { return commonDivisor(l.P, l.Q) == 1 }
 
-func appendBucket(dst []byte, s state) []byte {
+func (s *bucketState) append(dst []byte) []byte {
 	return binary.AppendUvarint(dst, zigzag(s.credit))
 }
 
-func readBucket(b []byte, l Limit) (s state, ok bool) {
+func (s *bucketState) read(b []byte, l *Limit) bool {
 	credit, end := uvarint(b, 0)
-	if end != len(b) || !bucketLimitOK(l) {
-		return s, false
+	if end != len(b) {
+		return false
 	}
 	s.credit = unzigzag(credit)
 	full := l.Capacity * l.Q
-	return s, s.credit <= full && uint64(full)-uint64(s.credit) <= maxUnits
+	return s.credit <= full && uint64(full)-uint64(s.credit) <= maxUnits
 }
 
-func bucketFresh(l Limit) state { return state{credit: l.Capacity * l.Q} }
+func (s *bucketState) fresh(l *Limit) { s.credit = l.Capacity * l.Q }
 
-// bucketCarry works on what is missing to a full bucket, which is never negative and 128 bits wide here, so that a debt too large for the
-// new unit does not matter once time has paid it.
-func bucketCarry(from, to Limit, s state, elapsed int64) (state, error) {
+// carry works on what is missing to a full bucket, which is never negative and 128 bits wide here, so that a debt too large for the new
+// unit does not matter once time has paid it.
+func (s *bucketState) carry(from, to *Limit, elapsed int64) error {
 	full := to.Capacity * to.Q
 	var hi, lo uint64
 	switch {
@@ -53,12 +57,14 @@ func bucketCarry(from, to Limit, s state, elapsed int64) (state, error) {
 	lo, borrow := bits.Sub64(lo, gainedLo, 0)
 	hi, borrow = bits.Sub64(hi, gainedHi, borrow)
 	if borrow != 0 {
-		return state{credit: full}, nil
+		s.credit = full
+		return nil
 	}
 	if hi != 0 || lo > maxUnits {
-		return s, debtError(to, hi, lo)
+		return debtError(to, hi, lo)
 	}
-	return state{credit: full - int64(lo)}, nil
+	s.credit = full - int64(lo)
+	return nil
 }
 
 // rescaledMissing returns what is missing to full, in the new unit, after credit was rescaled from units of 1/q to 1/toQ, rounded down.
@@ -84,7 +90,7 @@ func rescaledMissing(q, toQ, credit, full int64) (hi, lo uint64) {
 
 // debtError says that under l a bucket misses hi, lo units, more than can be held: the burst is too large for the debt, or else the rate's
 // unit is too small for it.
-func debtError(l Limit, hi, lo uint64) error {
+func debtError(l *Limit, hi, lo uint64) error {
 	debtLo, borrow := bits.Sub64(lo, uint64(l.Capacity*l.Q), 0)
 	if hi-borrow == 0 && debtLo <= maxUnits-uint64(l.Q) {
 		return &RangeError{
@@ -101,7 +107,7 @@ var (
 	errPartial = errors.New("PARTIAL excludes COST 0 and MAXWAIT")
 )
 
-func bucketCheckOp(op Op) error {
+func bucketCheckOp(op *Op) error {
 	switch {
 	case op.Force && (op.MaxWait != 0 || op.Partial):
 		return errForce
@@ -111,61 +117,65 @@ func bucketCheckOp(op Op) error {
 	return nil
 }
 
-func bucketTake(l Limit, s state, op Op, hold, late int64) (next state, allowed, retry int64, err error) {
+func (s *bucketState) take(l *Limit, op *Op, hold, late int64) (allowed, retry int64, err error) {
 	if op.Partial {
-		return bucketPart(l, s, op.Cost, hold, late)
+		allowed, retry = s.part(l, op.Cost, hold, late)
+		return allowed, retry, nil
 	}
 	possible := op.Cost <= l.Capacity
 	if possible && hold == 0 && s.credit >= op.Cost*l.Q {
-		return state{credit: s.credit - op.Cost*l.Q}, 1, 0, nil
+		s.credit -= op.Cost * l.Q
+		return 1, 0, nil
 	}
 	if op.Force {
-		if next, err = bucketOwe(l, s, op.Cost); err != nil {
-			return s, 0, 0, err
+		if err = s.owe(l, op.Cost); err != nil {
+			return 0, 0, err
 		}
-		return next, 0, late + max(bucketWait(l, next, 0), hold), nil
+		return 0, late + max(s.wait(l, 0), hold), nil
 	}
 	if !possible {
-		return s, 0, -1, nil
+		return 0, -1, nil
 	}
-	wait := late + max(bucketWait(l, s, op.Cost), hold)
+	wait := late + max(s.wait(l, op.Cost), hold)
 	if op.MaxWait == 0 {
-		return s, 0, wait, nil
+		return 0, wait, nil
 	}
 	if wait > op.MaxWait {
-		return s, 0, wait - op.MaxWait, nil
+		return 0, wait - op.MaxWait, nil
 	}
-	if next, err = bucketOwe(l, s, op.Cost); err != nil {
-		return s, 0, 0, err
+	if err = s.owe(l, op.Cost); err != nil {
+		return 0, 0, err
 	}
-	return next, 1, wait, nil
+	return 1, wait, nil
 }
 
-// bucketPart grants what is there of cost, whole tokens only; with nothing to grant it waits for one.
-func bucketPart(l Limit, s state, cost, hold, late int64) (next state, allowed, retry int64, err error) {
+// part grants what is there of cost, whole tokens only; with nothing to grant it waits for one.
+func (s *bucketState) part(l *Limit, cost, hold, late int64) (allowed, retry int64) {
 	granted := min(cost, s.credit/l.Q)
 	if hold == 0 && granted > 0 {
-		return state{credit: s.credit - granted*l.Q}, granted, 0, nil
+		s.credit -= granted * l.Q
+		return granted, 0
 	}
-	return s, 0, late + max(bucketWait(l, s, 1), hold), nil
+	return 0, late + max(s.wait(l, 1), hold)
 }
 
-// bucketOwe debits cost whether it is there or not.
-func bucketOwe(l Limit, s state, cost int64) (state, error) {
+// owe debits cost whether it is there or not.
+func (s *bucketState) owe(l *Limit, cost int64) error {
 	room := maxUnits - uint64(l.Capacity*l.Q-s.credit)
 	hi, lo := bits.Mul64(uint64(cost), uint64(l.Q))
 	if hi != 0 || lo > room {
-		return s, &RangeError{
+		return &RangeError{
 			Argument: "COST " + strconv.FormatInt(cost, 10),
 			Max:      int64(room / uint64(l.Q)),
 			Reason:   "the debt it makes cannot be held exactly",
 		}
 	}
-	return state{credit: s.credit - int64(lo)}, nil
+	s.credit -= int64(lo)
+	return nil
 }
 
-// bucketWait returns the ms until tokens (at most Capacity) are there, rounded up.
-func bucketWait(l Limit, s state, tokens int64) int64 {
+// wait returns the ms until tokens (at most Capacity) are there, rounded up.
+func (s *bucketState) wait(l *Limit, tokens int64) int64 {
 	missing := tokens*l.Q - s.credit
 	if missing <= 0 {
 		return 0
@@ -173,17 +183,18 @@ func bucketWait(l Limit, s state, tokens int64) int64 {
 	return roundedUp(missing, l.P)
 }
 
-func bucketRefund(l Limit, s state, tokens int64) state {
+func (s *bucketState) refund(l *Limit, tokens int64) {
 	full := l.Capacity * l.Q
 	hi, lo := bits.Mul64(uint64(tokens), uint64(l.Q))
 	if hi != 0 || lo >= uint64(full-s.credit) {
-		return state{credit: full}
+		s.credit = full
+		return
 	}
-	return state{credit: s.credit + int64(lo)}
+	s.credit += int64(lo)
 }
 
-func bucketOutlook(l Limit, s state) (remaining, reset int64) {
-	return max(s.credit, 0) / l.Q, bucketWait(l, s, l.Capacity)
+func (s *bucketState) outlook(l *Limit) (remaining, reset int64) {
+	return max(s.credit, 0) / l.Q, s.wait(l, l.Capacity)
 }
 
 // roundedUp divides positive numbers.

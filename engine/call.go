@@ -15,26 +15,42 @@ type call struct {
 
 // open checks the arguments and brings old, or a fresh entry, to lim and now.
 func (c *call) open(lim *Limit, old []byte, now int64, op *Op) error {
-	row := lim.Algorithm.row()
-	if row == nil || !row.checkLimit(*lim) {
+	if !lim.ok() {
 		return errLimit
 	}
-	if err := op.check(row); err != nil {
+	if err := op.check(lim.Algorithm); err != nil {
 		return err
 	}
+	if now < 0 || now > MaxNow {
+		return outOfRange("now", now, MaxNow)
+	}
 	if len(old) == 0 {
-		c.limit, c.state = *lim, row.fresh(*lim)
-	} else if err := c.read(old); err != nil {
+		c.limit, c.ts = *lim, now
+		c.fresh()
+		return nil
+	}
+	if err := c.read(old); err != nil {
 		return err
 	}
 	if c.limit.Algorithm != lim.Algorithm {
 		return ErrAlgorithm
 	}
-	return c.carry(lim, now)
+	if err := c.carry(lim, now); err != nil {
+		return err
+	}
+	c.limit, c.name = *lim, nil
+	return nil
 }
 
+// Options that a window does not have. No call can be in debt to one.
+var (
+	errWindowMaxWait = errors.New("MAXWAIT is for buckets only")
+	errWindowPartial = errors.New("PARTIAL is for buckets only")
+	errWindowForce   = errors.New("FORCE is for buckets only")
+)
+
 // check refuses a cost that is none, and options that the algorithm does not have or that contradict each other.
-func (op *Op) check(row *algorithm) error {
+func (op *Op) check(a Algorithm) error {
 	if op.Cost < 0 {
 		return outOfRange("COST", op.Cost, math.MaxInt64)
 	}
@@ -44,23 +60,29 @@ func (op *Op) check(row *algorithm) error {
 	if op.MaxWait < 0 || op.MaxWait > MaxMaxWait {
 		return outOfRange("MAXWAIT", op.MaxWait, MaxMaxWait)
 	}
-	return row.checkOp(*op)
+	if a == Bucket {
+		return bucketCheckOp(op)
+	}
+	switch {
+	case op.MaxWait != 0:
+		return errWindowMaxWait
+	case op.Partial:
+		return errWindowPartial
+	}
+	return errWindowForce
 }
 
-// carry brings what was read to lim and to t = max(now, ts).
+// carry brings what was read to t = max(now, ts) under lim, of the same algorithm; now is in range. It leaves it to the caller to make
+// lim the entry's limit.
 func (c *call) carry(lim *Limit, now int64) error {
-	if now < 0 || now > MaxNow {
-		return outOfRange("now", now, MaxNow)
-	}
 	t := max(now, c.ts)
-	s, err := lim.Algorithm.row().carry(c.limit, *lim, c.state, t-c.ts)
-	if err != nil {
+	if err := c.carryState(lim, t); err != nil {
 		return err
 	}
 	if c.blocked <= t {
 		c.blocked = 0
 	}
-	c.state, c.limit, c.ts, c.late = s, *lim, t, t-now
+	c.ts, c.late = t, t-now
 	return nil
 }
 
@@ -74,15 +96,13 @@ func (c *call) hold() int64 {
 
 // take decides op and, where it is granted, debits the state of c.
 func (c *call) take(op *Op, d *Decision) (changed bool, err error) {
-	next, allowed, retry, err := algorithms[c.limit.Algorithm].take(c.limit, c.state, *op, c.hold(), c.late)
+	allowed, retry, err := c.takeState(op, c.hold(), c.late)
 	if err != nil {
 		return false, err
 	}
-	changed = next != c.state
-	c.state = next
 	d.Allowed, d.RetryAfter = allowed, retry
 	c.outlook(d)
-	return changed, nil
+	return op.Cost > 0 && (allowed > 0 || op.Force), nil
 }
 
 // ask decides op and leaves c as it is.
@@ -98,7 +118,7 @@ func (c *call) ask(op *Op, d *Decision) error {
 
 // outlook completes an answer with what is left.
 func (c *call) outlook(d *Decision) {
-	remaining, reset := algorithms[c.limit.Algorithm].outlook(c.limit, c.state)
+	remaining, reset := c.outlookState()
 	if hold := c.hold(); hold > 0 {
 		remaining, reset = 0, max(reset, hold)
 	}

@@ -55,19 +55,23 @@ func Refund(dst []byte, old []byte, tokens, now int64) (out []byte, d Decision, 
 	if tokens < 0 {
 		return nil, d, outOfRange("tokens", tokens, math.MaxInt64)
 	}
+	if now < 0 || now > MaxNow {
+		return nil, d, outOfRange("now", now, MaxNow)
+	}
 	var c call
 	if err = c.read(old); err != nil {
 		return nil, d, err
 	}
-	stored := c.limit
-	if err = c.carry(&stored, now); err != nil {
+	if err = c.carry(&c.limit, now); err != nil {
 		return nil, d, err
 	}
-	before := c.state
-	c.state = algorithms[stored.Algorithm].refund(stored, before, tokens)
+	_, missing := c.outlookState()
+	if err = c.refundState(tokens); err != nil {
+		return nil, d, err
+	}
 	d.Allowed = 1
 	c.outlook(&d)
-	if c.state != before {
+	if tokens > 0 && missing > 0 {
 		out = appendEntry(dst, &c.entry)
 	}
 	return out, d, nil

@@ -13,12 +13,16 @@
 // # Bytes of an entry
 //
 //	byte 0         high nibble: Algorithm; low nibble: flags
-//	               (bit 0: blocked_until is present; bit 1: kept for the name of a limit; bits 2, 3: 0; bits 1 to 3 are 0 for now)
+//	               (bit 0: blocked_until is present; bit 1: a name is present; bit 2: fixed windows are aligned; bit 3: 0)
 //	ts             uvarint, Unix ms up to which time has been counted
 //	blocked_until  uvarint, Unix ms, only with flag bit 0, always later than ts: the penalty
-//	limit          bucket: P, Q, Capacity (tokens), each a uvarint
+//	name           only with flag bit 1: its length as a uvarint, 1 to MaxNameBytes, and its bytes
+//	limit          bucket: P, Q, Capacity (tokens), each a uvarint; windows: Window (ms), Capacity
 //	state          bucket: credit at ts, zigzag varint in 1/Q token; negative in debt
+//	               fixed: ms from the window's start to ts, unless windows are aligned; count
+//	               sliding: count of the previous window, count of the current one
+//	               log: see log.go
 //
 // A uvarint is that of encoding/binary in its shortest form, a zigzag varint likewise. There is exactly one encoding of a state, and
-// nothing follows it. A bucket in ordinary use takes 12 to 18 bytes and no entry more than 52.
+// nothing follows it. Without a name a bucket in ordinary use takes 12 to 18 bytes and none more than 52.
 package engine

@@ -9,6 +9,8 @@ import (
 // Parts of an entry's first byte.
 const (
 	flagBlocked    = 1 << 0 // blocked_until is present
+	flagNamed      = 1 << 1 // the limit's name is present
+	flagAligned    = 1 << 2 // fixed: aligned windows
 	flagMask       = 0x0f
 	algorithmShift = 4
 )
@@ -18,34 +20,65 @@ const maxBlocked = MaxNow + MaxPenalty
 
 // entry is what the bytes of an entry say.
 type entry struct {
-	limit   Limit
+	limit   Limit  // Name is not set by reading
+	name    []byte // the name as it was read, aliasing those bytes; nil where limit is a call's
 	state   state
 	ts      int64 // Unix ms
 	blocked int64 // Unix ms, later than ts; 0 = no penalty
 }
 
-// EntryRoom is the free capacity, in bytes, with which a dst is never reallocated for a bucket.
+// EntryRoom is the free capacity, in bytes, with which a dst is never reallocated for an entry without a name, unless it is a sliding log's.
 const EntryRoom = 64
 
-// headRoom is what everything before the state takes at most: a byte and five uvarints, with what the last putUvarint may write beyond.
+// headRoom is what everything before the state but the name takes at most: a byte and five uvarints, with what the last putUvarint may
+// write beyond.
 const headRoom = 56
 
 // appendEntry appends the bytes of e. A penalty that is over at ts is left out: no later call can fall before it.
 func appendEntry(dst []byte, e *entry) []byte {
-	if cap(dst)-len(dst) < EntryRoom {
-		dst = slices.Grow(dst, EntryRoom)
-	}
-	head := (*[headRoom]byte)(dst[len(dst) : len(dst)+headRoom])
+	head := roomFor(&dst)
 	head[0] = byte(e.limit.Algorithm) << algorithmShift
+	if e.limit.Aligned {
+		head[0] |= flagAligned
+	}
 	n := putUvarint(head, 1, uint64(e.ts))
 	if e.blocked > e.ts {
 		head[0] |= flagBlocked
 		n = putUvarint(head, n, uint64(e.blocked))
 	}
-	n = putUvarint(head, n, uint64(e.limit.P))
-	n = putUvarint(head, n, uint64(e.limit.Q))
+	if len(e.limit.Name)+len(e.name) > 0 {
+		head[0] |= flagNamed
+		dst = appendName(dst[:len(dst)+n], e)
+		head, n = roomFor(&dst), 0
+	}
+	if e.limit.Window > 0 {
+		n = putUvarint(head, n, uint64(e.limit.Window))
+	} else {
+		n = putUvarint(head, n, uint64(e.limit.P))
+		n = putUvarint(head, n, uint64(e.limit.Q))
+	}
 	n = putUvarint(head, n, uint64(e.limit.Capacity))
-	return algorithms[e.limit.Algorithm].appendState(dst[:len(dst)+n], e.state)
+	return e.appendState(dst[:len(dst)+n])
+}
+
+// roomFor makes room for an entry behind dst and returns where its head goes.
+func roomFor(dst *[]byte) *[headRoom]byte {
+	b := *dst
+	if cap(b)-len(b) < EntryRoom {
+		b = slices.Grow(b, EntryRoom)
+		*dst = b
+	}
+	return (*[headRoom]byte)(b[len(b) : len(b)+headRoom])
+}
+
+// appendName appends the name of the call's limit, or else the one that was read.
+func appendName(dst []byte, e *entry) []byte {
+	if len(e.limit.Name) > 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(e.limit.Name)))
+		return append(dst, e.limit.Name...)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.name)))
+	return append(dst, e.name...)
 }
 
 // read sets e to what bytes that appendEntry made say. It refuses whatever else it can tell apart without dividing; e is then undefined.
@@ -53,31 +86,50 @@ func (e *entry) read(b []byte) error {
 	if len(b) == 0 {
 		return ErrMalformed
 	}
-	row := Algorithm(b[0] >> algorithmShift).row()
-	if row == nil || b[0]&flagMask&^flagBlocked != 0 {
+	a, flags := Algorithm(b[0]>>algorithmShift), b[0]&flagMask
+	row := a.row()
+	if row == nil || flags&^(flagBlocked|flagNamed|flagAligned) != 0 {
 		return ErrMalformed
 	}
 	ts, at := uvarint(b, 1)
 	var blocked uint64
-	if b[0]&flagBlocked != 0 {
+	if flags&flagBlocked != 0 {
 		if blocked, at = uvarint(b, at); blocked <= ts || blocked > uint64(maxBlocked) {
 			return ErrMalformed
 		}
 	}
-	p, at := uvarint(b, at)
-	q, at := uvarint(b, at)
-	capacity, at := uvarint(b, at)
-	if at < 0 || ts > uint64(MaxNow) {
-		return ErrMalformed
+	e.name = nil
+	if flags&flagNamed != 0 {
+		if e.name, at = readName(b, at); at < 0 {
+			return ErrMalformed
+		}
 	}
-	e.ts, e.blocked = int64(ts), int64(blocked)
-	// A number above the largest int64 turns negative here and is refused by checkLimit.
-	e.limit = Limit{Algorithm: Algorithm(b[0] >> algorithmShift), P: int64(p), Q: int64(q), Capacity: int64(capacity)}
-	var ok bool
-	if e.state, ok = row.readState(b[at:], e.limit); !ok {
+	e.limit = Limit{Algorithm: a, Aligned: flags&flagAligned != 0}
+	var p, q uint64
+	p, at = uvarint(b, at)
+	if row.windowed {
+		e.limit.Window = int64(p)
+	} else {
+		q, at = uvarint(b, at)
+		e.limit.P, e.limit.Q = int64(p), int64(q)
+	}
+	capacity, at := uvarint(b, at)
+	e.ts, e.blocked, e.limit.Capacity = int64(ts), int64(blocked), int64(capacity)
+	// A number above the largest int64 turned negative there and is refused by ok.
+	if at < 0 || ts > uint64(MaxNow) || !e.limit.ok() || !e.readState(b[at:]) {
 		return ErrMalformed
 	}
 	return nil
+}
+
+// readName reads a name at b[at:] and returns where it ends, -1 if it is empty, too long or cut off.
+func readName(b []byte, at int) (name []byte, end int) {
+	n, at := uvarint(b, at)
+	if at < 0 || n == 0 || n > MaxNameBytes || n > uint64(len(b)-at) {
+		return nil, -1
+	}
+	end = at + int(n)
+	return b[at:end:end], end
 }
 
 // Masks of the two halves, four quarters and eight bytes among which the 56 low bits of a number are spread, 7 to a byte.

@@ -15,10 +15,10 @@ func TestEntryBytes(t *testing.T) {
 		want string
 	}{
 		// ts 1700000000000; 10:20 is 1 token each 100 ms; 19 tokens are 1900 units.
-		{entry{limit: Limit{Bucket, 1, 100, 20}, ts: rowsEpoch, state: state{1900}}, "10" + "80d095ffbc31" + "016414" + "d81d"},
-		{entry{limit: Limit{Bucket, 1, 100, 20}, ts: rowsEpoch, blocked: rowsEpoch + 1, state: state{-1}}, "11" + "80d095ffbc31" + "81d095ffbc31" + "016414" + "01"},
-		{entry{limit: Limit{Bucket, 1, 1, 1}}, "10" + "00" + "010101" + "00"},
-		{entry{limit: Limit{Bucket, 1, 1, 1}, ts: 5, blocked: 5}, "10" + "05" + "010101" + "00"}, // a penalty that is over
+		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, ts: rowsEpoch, state: state{bucket: bucketState{1900}}}, "10" + "80d095ffbc31" + "016414" + "d81d"},
+		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, ts: rowsEpoch, blocked: rowsEpoch + 1, state: state{bucket: bucketState{-1}}}, "11" + "80d095ffbc31" + "81d095ffbc31" + "016414" + "01"},
+		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1}}, "10" + "00" + "010101" + "00"},
+		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1}, ts: 5, blocked: 5}, "10" + "05" + "010101" + "00"}, // a penalty that is over
 	} {
 		if got := hex.EncodeToString(appendEntry(nil, &c.e)); got != c.want {
 			t.Errorf("%+v is %s, want %s", c.e, got, c.want)
@@ -48,7 +48,7 @@ func TestEntryRoundTrip(t *testing.T) {
 		longest = max(longest, len(w.value))
 		checkDamage(t, w.value)
 	}
-	e := entry{limit: Limit{Bucket, math.MaxInt64, maxPeriod, maxUnits / maxPeriod}, ts: MaxNow, blocked: maxBlocked, state: state{maxUnits/maxPeriod*maxPeriod - maxUnits}}
+	e := entry{limit: Limit{Algorithm: Bucket, P: math.MaxInt64, Q: maxPeriod, Capacity: maxUnits / maxPeriod}, ts: MaxNow, blocked: maxBlocked, state: state{bucket: bucketState{maxUnits/maxPeriod*maxPeriod - maxUnits}}}
 	if n := len(appendEntry(nil, &e)); n > 52 || longest > 52 {
 		t.Errorf("an entry takes %d and %d bytes, the package comment says at most 52", n, longest)
 	}
@@ -116,7 +116,7 @@ func TestUvarint(t *testing.T) {
 }
 
 func TestMalformed(t *testing.T) {
-	good := entry{limit: Limit{Bucket, 1, 100, 20}, ts: rowsEpoch, blocked: rowsEpoch + 1000, state: state{1900}}
+	good := entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, ts: rowsEpoch, blocked: rowsEpoch + 1000, state: state{bucket: bucketState{1900}}}
 	damage := func(change func(e *entry)) []byte {
 		e := good
 		change(&e)
@@ -127,23 +127,26 @@ func TestMalformed(t *testing.T) {
 	}
 	withFirst := func(first byte) []byte { return append([]byte{first}, damage(func(*entry) {})[1:]...) }
 	for name, b := range map[string][]byte{
-		"nothing":               {},
-		"no algorithm":          withFirst(0x01),
-		"an unknown algorithm":  withFirst(0xe1),
-		"a name":                withFirst(0x13),
-		"an unknown flag":       withFirst(0x15),
-		"ts too late":           damage(func(e *entry) { e.ts, e.blocked = MaxNow+1, 0 }),
-		"blocked too late":      damage(func(e *entry) { e.blocked = maxBlocked + 1 }),
-		"P is 0":                damage(func(e *entry) { e.limit.P = 0 }),
-		"P is negative":         damage(func(e *entry) { e.limit.P = -1 }),
-		"Q is 0":                damage(func(e *entry) { e.limit.Q = 0 }),
-		"Q too large":           damage(func(e *entry) { e.limit = Limit{Bucket, 1, maxPeriod + 1, 1}; e.state.credit = 0 }),
-		"Capacity is 0":         damage(func(e *entry) { e.limit.Capacity, e.state.credit = 0, 0 }),
+		"nothing":              {},
+		"no algorithm":         withFirst(0x01),
+		"an unknown algorithm": withFirst(0xe1),
+		"a name":               withFirst(0x13),
+		"an unknown flag":      withFirst(0x15),
+		"ts too late":          damage(func(e *entry) { e.ts, e.blocked = MaxNow+1, 0 }),
+		"blocked too late":     damage(func(e *entry) { e.blocked = maxBlocked + 1 }),
+		"P is 0":               damage(func(e *entry) { e.limit.P = 0 }),
+		"P is negative":        damage(func(e *entry) { e.limit.P = -1 }),
+		"Q is 0":               damage(func(e *entry) { e.limit.Q = 0 }),
+		"Q too large": damage(func(e *entry) {
+			e.limit = Limit{Algorithm: Bucket, P: 1, Q: maxPeriod + 1, Capacity: 1}
+			e.state.bucket.credit = 0
+		}),
+		"Capacity is 0":         damage(func(e *entry) { e.limit.Capacity, e.state.bucket.credit = 0, 0 }),
 		"Capacity too large":    damage(func(e *entry) { e.limit.Capacity = maxUnits/100 + 1 }),
 		"not in lowest terms":   damage(func(e *entry) { e.limit.P = 2 }),
-		"more than a full one":  damage(func(e *entry) { e.state.credit = 2001 }),
-		"more debt than can be": damage(func(e *entry) { e.state.credit = 2000 - maxUnits - 1 }),
-		"the largest debt":      damage(func(e *entry) { e.state.credit = math.MinInt64 }),
+		"more than a full one":  damage(func(e *entry) { e.state.bucket.credit = 2001 }),
+		"more debt than can be": damage(func(e *entry) { e.state.bucket.credit = 2000 - maxUnits - 1 }),
+		"the largest debt":      damage(func(e *entry) { e.state.bucket.credit = math.MinInt64 }),
 	} {
 		if out, err := Rebase(nil, b, MaxNow); err != ErrMalformed || out != nil {
 			t.Errorf("%s: %x is rebased to %x, %v", name, b, out, err)
@@ -185,7 +188,7 @@ func TestRebase(t *testing.T) {
 		{"ahead of nothing", 9000, 9500, 0, 0, 500},
 		{"a negative clock", 9000, 0, -5, 0, 0},
 	} {
-		e := entry{limit: Limit{Bucket, 1, 100, 20}, ts: c.ts, blocked: c.blocked, state: state{-7}}
+		e := entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, ts: c.ts, blocked: c.blocked, state: state{bucket: bucketState{-7}}}
 		out, err := Rebase([]byte("x"), appendEntry(nil, &e), c.maxTS)
 		if err != nil {
 			t.Fatal(err)
@@ -197,13 +200,9 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// TestAlgorithmMismatch: a limit of one algorithm does not touch an entry of another. The second algorithm is made up here.
+// TestAlgorithmMismatch: a limit of one algorithm does not touch an entry of another.
 func TestAlgorithmMismatch(t *testing.T) {
-	const other = Algorithm(15)
-	algorithms[other] = algorithms[Bucket]
-	algorithms[other].name = "other"
-	defer func() { algorithms[other] = algorithm{} }()
-	bucket, foreign := Limit{Bucket, 1, 100, 20}, Limit{other, 1, 100, 20}
+	bucket, foreign := Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, Limit{Algorithm: Fixed, Window: 1000, Capacity: 20}
 	old, _, err := Acquire(nil, foreign, nil, rowsEpoch, Op{Cost: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +221,7 @@ func TestAlgorithmMismatch(t *testing.T) {
 }
 
 func TestAlgorithmNames(t *testing.T) {
-	for a, want := range map[Algorithm]string{Bucket: "bucket", 0: "unknown", 9: "unknown", 255: "unknown"} {
+	for a, want := range map[Algorithm]string{Bucket: "bucket", Fixed: "fixed", Sliding: "sliding", Log: "log", 0: "unknown", 9: "unknown", 255: "unknown"} {
 		if a.String() != want {
 			t.Errorf("%d is %s", a, a)
 		}

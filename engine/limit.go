@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"math"
 	"math/bits"
 	"strconv"
@@ -26,13 +27,41 @@ const (
 	wantUnit   = "a period with a unit (ms s m h d), for example 60s"
 	wantPeriod = "a period above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
 	wantBurst  = "whole tokens above 0, for example 20"
+	wantWindow = "a window above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
+	wantLimit  = "rate:burst, for example 10:20 or 5/1m:10, or limit/window after fixed:, fixed-aligned:, sliding: or log:, for example log:5/15m"
 )
 
-// A Limit is what is allowed: an algorithm and its parameters. It is comparable; equal limits mean the same.
+// Bounds of a window's limit and of a name.
+const (
+	// maxCount bounds the limit of a window: two such counts add up within 64 bits.
+	maxCount int64 = math.MaxInt64 / 2
+	// MaxLogCount bounds the limit of a sliding log, and so what an entry of one counts.
+	MaxLogCount int64 = 4096
+	// MaxNameBytes is the length of the longest name of a limit.
+	MaxNameBytes = 256
+)
+
+// A Limit is what is allowed: an algorithm and its parameters. It is comparable; equal limits mean the same. What an algorithm does not
+// use is zero.
 type Limit struct {
 	Algorithm Algorithm
-	P, Q      int64 // bucket: P tokens each Q ms, in lowest terms, both > 0
-	Capacity  int64 // bucket: burst in tokens, > 0, at most about 9.2e18/Q; it is the fifth number of a decision
+	Aligned   bool   // fixed: windows start at multiples of Window since 1970, not at the first call
+	P, Q      int64  // bucket: P tokens each Q ms, in lowest terms, both > 0
+	Capacity  int64  // > 0, the fifth number of a decision. Bucket: burst in tokens, at most about 9.2e18/Q; windows: the window's limit
+	Window    int64  // windows: ms, > 0, at most 11574d
+	Name      string // the named limit that this is, at most MaxNameBytes; "" if it was given directly
+}
+
+// ok says whether l is a limit that can be held, all but whether a bucket's rate is in lowest terms.
+func (l *Limit) ok() bool {
+	row := l.Algorithm.row()
+	if row == nil || len(l.Name) > MaxNameBytes {
+		return false
+	}
+	if !row.windowed {
+		return bucketLimitOK(l) && l.Window == 0 && !l.Aligned
+	}
+	return l.Capacity > 0 && l.Capacity <= row.largest && l.Window > 0 && l.Window <= maxPeriod && l.P|l.Q == 0 && (!l.Aligned || l.Algorithm == Fixed)
 }
 
 // ParseLimit reads a bucket's two arguments. rate is tokens per second as a decimal with at most 9 fractional digits ("10", "0.5") or a
@@ -53,23 +82,68 @@ func ParseLimit(rate, burst []byte) (Limit, error) {
 	return Limit{}, badArgument("burst", burst, wantBurst)
 }
 
-// ParseExpression reads a limit written as one argument: "rate:burst", as in "10:20" or "5/1m:10".
-func ParseExpression(expr []byte) (Limit, error) {
-	at := -1
-	for i, c := range expr {
-		if c != ':' {
-			continue
-		}
-		if at >= 0 {
-			at = -1
-			break
-		}
-		at = i
+// ParseWindow reads a window's two arguments: limit is how many fit, above 0, and window its length with a unit ("60s"; units ms s m h d).
+// It does not allocate unless it fails, with an *ArgumentError. FIXED windows are not aligned; a caller sets Aligned.
+func ParseWindow(a Algorithm, limit, window []byte) (Limit, error) {
+	row := a.row()
+	if row == nil || !row.windowed {
+		return Limit{}, errLimit
 	}
+	n, end, ok := scanInteger(limit, 0)
+	if !ok || end != len(limit) || n <= 0 || n > row.largest {
+		if allDigits(limit) && limit[0] != '0' {
+			return Limit{}, badArgument("limit", limit, "at most "+strconv.FormatInt(row.largest, 10)+" in a window of this kind")
+		}
+		return Limit{}, badArgument("limit", limit, "a whole number above 0, for example 100")
+	}
+	ms, bare, ok := scanPeriod(window, 0)
+	if bare {
+		return Limit{}, badArgument("window", window, wantUnit)
+	}
+	if !ok {
+		return Limit{}, badArgument("window", window, wantWindow)
+	}
+	return Limit{Algorithm: a, Capacity: n, Window: ms}, nil
+}
+
+// ParseExpression reads a limit written as one argument: a bucket's "rate:burst", as in "10:20" or "5/1m:10", or a window's limit and
+// length after its kind, as in "fixed:100/1m", "fixed-aligned:100/1m", "sliding:100/1m" or "log:5/15m".
+func ParseExpression(expr []byte) (Limit, error) {
+	at := bytes.IndexByte(expr, ':')
 	if at < 0 {
-		return Limit{}, badArgument("limit", expr, "rate:burst, for example 10:20 or 5/1m:10")
+		return Limit{}, badArgument("limit", expr, wantLimit)
+	}
+	if c := expr[0]; c >= 'a' && c <= 'z' {
+		return parseWindowExpression(expr, at)
+	}
+	if bytes.IndexByte(expr[at+1:], ':') >= 0 {
+		return Limit{}, badArgument("limit", expr, wantLimit)
 	}
 	return ParseLimit(expr[:at], expr[at+1:])
+}
+
+// alignedKind is what an expression with aligned windows starts with, before the colon.
+const alignedKind = "fixed-aligned"
+
+// parseWindowExpression goes on where the kind ends with a colon.
+func parseWindowExpression(expr []byte, colon int) (l Limit, err error) {
+	kind, rest := string(expr[:colon]), expr[colon+1:]
+	var a Algorithm
+	for i := range algorithms {
+		if algorithms[i].windowed && algorithms[i].name == kind {
+			a = Algorithm(i)
+		}
+	}
+	if kind == alignedKind {
+		a = Fixed
+	}
+	slash := bytes.IndexByte(rest, '/')
+	if a == 0 || slash < 0 {
+		return Limit{}, badArgument("limit", expr, wantLimit)
+	}
+	l, err = ParseWindow(a, rest[:slash], rest[slash+1:])
+	l.Aligned = err == nil && kind == alignedKind
+	return l, err
 }
 
 // ParseNow reads a caller's time: Unix ms in [0, MaxNow].
@@ -164,22 +238,29 @@ func periodicRate(b []byte, n int64, from int) (p, q int64, err error) {
 	if n == 0 {
 		return 0, 0, rateError(b)
 	}
-	count, end, ok := scanInteger(b, from)
-	if end == from && end < len(b) {
-		count, ok = 1, true // "5/m"
+	period, bare, ok := scanPeriod(b, from)
+	if bare {
+		return 0, 0, badArgument("rate", b, wantUnit)
 	}
 	if !ok {
 		return 0, 0, badArgument("rate", b, wantPeriod)
 	}
-	if end == len(b) {
-		return 0, 0, badArgument("rate", b, wantUnit)
-	}
-	period, ok := inUnit(count, b[end:])
-	if !ok || period == 0 || period > maxPeriod {
-		return 0, 0, badArgument("rate", b, wantPeriod)
-	}
 	d := commonDivisor(n, period)
 	return n / d, period / d, nil
+}
+
+// scanPeriod reads b from i to its end as a count with a unit, or a unit alone for one of it, in [1, maxPeriod] ms. bare says that it is
+// wrong for want of a unit.
+func scanPeriod(b []byte, i int) (ms int64, bare, ok bool) {
+	count, end, ok := scanInteger(b, i)
+	if end == i && end < len(b) {
+		count, ok = 1, true // "m"
+	}
+	if !ok || end == len(b) {
+		return 0, ok, false
+	}
+	ms, ok = inUnit(count, b[end:])
+	return ms, false, ok && ms > 0 && ms <= maxPeriod
 }
 
 // commonDivisor is Euclid's; counts are small beside periods, so it takes one or two divisions as a rule.

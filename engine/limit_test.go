@@ -201,7 +201,7 @@ func FuzzParseExpression(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !bucketLimitOK(l) || !bucketReduced(l) {
+		if !l.ok() || l.Algorithm == Bucket && !bucketReduced(&l) {
 			t.Fatalf("%q is %+v", expr, l)
 		}
 		if again, err := ParseExpression([]byte(l.String())); again != l {

@@ -4,19 +4,31 @@ import "math"
 
 // Info is what an entry says, for people.
 type Info struct {
-	Limit        Limit
-	Tokens       string // credit at TS in decimal: exact if it is finite, else rounded down to 12 fractional digits
+	Limit        Limit  // with its name
+	Tokens       string // bucket: credit at TS in decimal, exact if it is finite, else rounded down to 12 fractional digits
+	Used         int64  // windows: what counts at TS, rounded up
 	TS           int64  // Unix ms up to which time has been counted
 	BlockedUntil int64  // Unix ms the penalty ends, 0 if there is none
 }
 
-// StoredLimit returns the limit that an entry carries. The only error is ErrMalformed.
+// StoredLimit returns the limit that an entry carries, with its name. The only error is ErrMalformed.
 func StoredLimit(old []byte) (Limit, error) {
 	var e entry
 	if err := e.read(old); err != nil {
 		return Limit{}, err
 	}
+	e.limit.Name = string(e.name)
 	return e.limit, nil
+}
+
+// Name returns the name of the limit that the entry was made under, nil if it has none or the bytes are malformed. It aliases old and does
+// not allocate.
+func Name(old []byte) []byte {
+	var e entry
+	if e.read(old) != nil {
+		return nil
+	}
+	return e.name
 }
 
 // Inspect returns what an entry says. The only error is ErrMalformed.
@@ -25,36 +37,60 @@ func Inspect(old []byte) (Info, error) {
 	if err := e.read(old); err != nil {
 		return Info{}, err
 	}
-	return Info{Limit: e.limit, Tokens: algorithms[e.limit.Algorithm].tokens(e.limit, e.state), TS: e.ts, BlockedUntil: e.blocked}, nil
+	e.limit.Name = string(e.name)
+	info := Info{Limit: e.limit, Used: e.usedState(), TS: e.ts, BlockedUntil: e.blocked}
+	if e.limit.Algorithm == Bucket {
+		info.Tokens = tokensText(e.state.bucket.credit, e.limit.Q)
+	}
+	return info, nil
 }
 
-// Reset returns the ms from clock (Unix ms) until the entry says no more than an absent key would: full under the limit it carries, no
-// penalty, and its time not ahead of the clock. 0 means that it may be dropped. Bytes that cannot be read are never idle: math.MaxInt64.
+// Reset returns the ms from clock (Unix ms) until the entry says no more than an absent key would: nothing missing under the limit it
+// carries, no penalty, and its time not ahead of the clock. 0 means that it may be dropped. Bytes that cannot be read are never idle:
+// math.MaxInt64.
 func Reset(old []byte, clock int64) (resetAfter int64) {
 	var e entry
 	if err := e.read(old); err != nil {
 		return math.MaxInt64
 	}
-	_, wait := algorithms[e.limit.Algorithm].outlook(e.limit, e.state)
+	return e.resetAfter(clock)
+}
+
+// ResetUnder is Reset under lim, the limit now in force for an entry that carries an earlier one: all that follows its time counts at lim.
+// An entry of another algorithm says nothing to lim and may be dropped: 0. What cannot be held under lim is never idle: math.MaxInt64.
+func ResetUnder(lim Limit, old []byte, clock int64) (resetAfter int64) {
+	var e entry
+	if err := e.read(old); err != nil || !lim.ok() {
+		return math.MaxInt64
+	}
+	if e.limit.Algorithm != lim.Algorithm {
+		return 0
+	}
+	if err := e.carryState(&lim, e.ts); err != nil {
+		return math.MaxInt64
+	}
+	e.limit = lim
+	return e.resetAfter(clock)
+}
+
+func (e *entry) resetAfter(clock int64) int64 {
+	_, wait := e.outlookState()
 	return max(max(e.ts+wait, e.blocked)-max(clock, 0), 0)
 }
 
 // Rebase checks bytes that come from elsewhere, down to the last bit, and appends the entry with ts at most maxTS (Unix ms in [0, MaxNow])
-// to dst: a time that the clock has not reached would hold callers up. What was left of a penalty at ts is left at the new one. The only
-// error is ErrMalformed.
+// to dst: a time that the clock has not reached would hold callers up. What was left of a penalty at ts is left at the new one, and what
+// was counted then counts there. The only error is ErrMalformed.
 func Rebase(dst, old []byte, maxTS int64) ([]byte, error) {
 	var e entry
 	if err := e.read(old); err != nil {
 		return nil, err
 	}
-	if !algorithms[e.limit.Algorithm].reduced(e.limit) {
+	if !e.verify() {
 		return nil, ErrMalformed
 	}
 	if ahead := e.ts - max(maxTS, 0); ahead > 0 {
-		e.ts -= ahead
-		if e.blocked != 0 {
-			e.blocked -= ahead
-		}
+		e.moveBack(ahead)
 	}
 	return appendEntry(dst, &e), nil
 }

@@ -6,8 +6,16 @@ import (
 	"strconv"
 )
 
-// String returns the canonical one-argument text of the limit, which ParseExpression reads back: "10:20", "0.5:1", "5/1m:10".
+// String returns the canonical one-argument text of the limit, which ParseExpression reads back: "10:20", "0.5:1", "5/1m:10",
+// "log:5/15m". It leaves the name out.
 func (l Limit) String() string {
+	if r := l.Algorithm.row(); r != nil && r.windowed {
+		kind := r.name
+		if l.Aligned {
+			kind = alignedKind
+		}
+		return kind + ":" + strconv.FormatInt(l.Capacity, 10) + "/" + periodText(l.Window)
+	}
 	return rateText(l.P, l.Q) + ":" + strconv.FormatInt(l.Capacity, 10)
 }
 
