@@ -47,6 +47,7 @@ type command struct {
 	first      int // position of the first key, 0 = none
 	last       int // of the last one, -1 = the last argument
 	step       int
+	keysOf     func(args [][]byte) []int // where the keys are, if that depends on the arguments
 	group      string
 	summary    string
 	complexity string
@@ -154,6 +155,9 @@ func (c *command) arityFits(n int) bool {
 
 // keys returns the positions of the keys in args.
 func (c *command) keys(args [][]byte) []int {
+	if c.keysOf != nil {
+		return c.keysOf(args)
+	}
 	if c.first == 0 {
 		return nil
 	}
@@ -188,6 +192,7 @@ func (c *command) categories() []string {
 		}
 	}
 	add(c.group == "generic", "keyspace")
+	add(c.group == "hash", "hash")
 	add(c.flags&flagRead != 0, "read")
 	add(c.flags&flagWrite != 0, "write")
 	add(c.flags&flagLimiter != 0, "limiter")

@@ -9,7 +9,7 @@ type CommandDoc struct {
 	Group   string // limiter, generic, connection, server
 	Usage   string // "RL.ACQUIRE key <rate burst | rate:burst> [now] ..."
 	Summary string
-	Reply   string // decision, decision?, integer, ok, status, bulk, bulk?, map, map?, array, none, any; ? = or null
+	Reply   string // decision, decision?, decisions, throttle, integer, ok, status, bulk, bulk?, map, map?, array, none, any; ? = or null
 	Cost    string // complexity, may be empty
 	Arity   int    // words with the name; negative = at least that many
 	Write   bool   // may change a key

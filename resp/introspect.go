@@ -251,6 +251,10 @@ func commandGetKeys(s *Session, args [][]byte) {
 		s.fail(errBadKeyArgs)
 	default:
 		at := c.keys(call)
+		if len(at) == 0 {
+			s.fail(errNoKeyArgs)
+			return
+		}
 		s.array(len(at))
 		for _, i := range at {
 			s.bulk(call[i])

@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 
+	"github.com/rlserver/rlserver/engine"
 	"github.com/rlserver/rlserver/shard"
 )
 
@@ -25,7 +26,7 @@ func deleteKeys(tx *shard.Tx, keys [][]byte) (n int64) {
 	return n
 }
 
-// del is DEL and UNLINK and RL.RESET key [key ...].
+// del is DEL, UNLINK and RL.RESET of named keys.
 func del(s *Session, args [][]byte) {
 	tx := s.srv.store.Lock(s.now, args[1:]...)
 	defer tx.Unlock()
@@ -45,15 +46,21 @@ func exists(s *Session, args [][]byte) {
 	s.int(n)
 }
 
-// keyType is TYPE key: a bucket is a hash to those who look at Redis types.
+// keyType is TYPE key: a bucket is a hash to those who look at Redis types, and
+// answers HGET; a window answers its algorithm's name, as a module's value does,
+// so that nobody tries to read it as one of Redis's own types.
 func keyType(s *Session, args [][]byte) {
 	tx := s.srv.store.Lock(s.now, args[1])
 	defer tx.Unlock()
-	if _, found := tx.Get(args[1]); !found {
+	e, found := tx.Get(args[1])
+	switch {
+	case !found:
 		s.status("none")
-		return
+	case e.Kind == byte(engine.Bucket):
+		s.status("hash")
+	default:
+		s.status(engine.Algorithm(e.Kind).String())
 	}
-	s.status("hash")
 }
 
 // ttl is TTL key, in seconds rounded as Redis does.

@@ -31,7 +31,9 @@ type Session struct {
 	out    []byte
 	act    action
 	round  uint64 // durable round the output waits for; 0 = none
-	full   bool   // Feed stopped for the output's sake, not for want of input
+	full   bool   // Feed stopped for the output's sake or between turns, not for want of input
+
+	turn func(*Session) (done bool) // what is left of a command that works in turns, nil = none
 
 	progress uint64 // commands taken so far
 
@@ -63,11 +65,15 @@ func (srv *Server) newSession(addr, laddr string) *Session {
 
 // Feed executes the complete commands at the front of in and returns how many
 // bytes they took; the caller keeps the rest at the front and adds to it.
-// Replies collect in Output. It stops early when the output reaches flushAt or
-// an action is due, so it is called again after each write.
+// Replies collect in Output. It stops early when the output reaches flushAt, an
+// action is due, or a command has done a turn and others are to be served before
+// the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
 	s.conf = s.srv.settings.Load()
-	for s.act == actionNone && len(s.out) < flushAt {
+	if s.turn != nil {
+		s.inTurns(s.turn)
+	}
+	for s.act == actionNone && s.turn == nil && len(s.out) < flushAt {
 		lim := limits{bulk: s.conf.MaxBulk, authed: s.authed}
 		args, used, perr := s.parser.next(in[taken:], lim)
 		if perr != "" {
@@ -86,9 +92,17 @@ func (s *Session) Feed(in []byte) (taken int) {
 		s.progress++
 		s.parser.reset()
 	}
-	s.full = len(s.out) >= flushAt
+	s.full = len(s.out) >= flushAt || s.turn != nil
 	s.settle()
 	return taken
+}
+
+// inTurns does a turn of a long command. While it is not done, each Feed does
+// one more, and the client's next commands wait.
+func (s *Session) inTurns(turn func(*Session) (done bool)) {
+	if s.turn = turn; turn(s) {
+		s.turn = nil
+	}
 }
 
 // Output is what is to be written; Written empties it and keeps the buffer

@@ -19,6 +19,10 @@ var (
 // file of its group, and its transcript.
 func rows() []*command {
 	all := limiterRows()
+	all = append(all, acquireAllRows()...)
+	all = append(all, throttleRows()...)
+	all = append(all, resetRows()...)
+	all = append(all, hashRows()...)
 	all = append(all, keyRows()...)
 	all = append(all, connectionRows()...)
 	return append(all, serverRows()...)
@@ -47,10 +51,6 @@ func limiterRows() []*command {
 			summary:    "No call before now + wait: for when the upstream answered 429. Never shortens an earlier penalty.",
 			complexity: "O(1)", reply: "decision", run: rlPenalize,
 			args: []arg{argKey, argLimit, {name: "wait", kind: "string"}, argNow}},
-		{name: "rl.reset", arity: -2, flags: flagWrite | flagFast | flagLimiter, first: 1, last: -1, step: 1, group: "limiter",
-			summary:    "Forgets keys: their next call finds them as new. Replies how many there were.",
-			complexity: "O(N) with N keys", reply: "integer", run: del,
-			args: []arg{argKeys}},
 		{name: "rl.get", arity: 2, flags: flagRead | flagFast | flagLimiter, first: 1, last: 1, step: 1, group: "limiter",
 			summary:    "What is stored for a key, as a map. Null if the key is absent.",
 			complexity: "O(1)", reply: "map?", run: rlGet,
@@ -67,7 +67,7 @@ func keyRows() []*command {
 		{name: "exists", arity: -2, flags: flagRead | flagFast, first: 1, last: -1, step: 1, group: "generic",
 			summary: "How many of the keys exist.", complexity: "O(N) with N keys", reply: "integer", run: exists, args: []arg{argKeys}},
 		{name: "type", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
-			summary: "The kind of value: hash for a bucket, none for an absent key.", complexity: "O(1)", reply: "status", run: keyType, args: []arg{argKey}},
+			summary: "The kind of value: hash for a bucket, else the algorithm's name, as for values of a module; none for an absent key.", complexity: "O(1)", reply: "status", run: keyType, args: []arg{argKey}},
 		{name: "ttl", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
 			summary: "Seconds until the server looks whether the key can be dropped; -2 if it is absent.", complexity: "O(1)", reply: "integer", run: ttl, args: []arg{argKey}},
 		{name: "pttl", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",

@@ -11,12 +11,14 @@ import (
 
 // replyText says for people what the table's reply kinds are.
 var replyText = map[string]string{
-	"decision": "a decision: five integers", "integer": "an integer", "ok": "OK", "status": "a word", "bulk": "text",
+	"decision": "a decision: five integers", "decisions": "three integers and an array of decisions",
+	"throttle": "five integers: limited (0 or 1), the bucket's size max_burst + 1, remaining, retry_after in seconds (-1 when not limited, and when it never can pass), reset_after in seconds",
+	"integer":  "an integer", "ok": "OK", "status": "a word", "bulk": "text",
 	"map": "a map (RESP2: names and values in turn)", "array": "an array", "none": "none: the connection ends", "any": "as shown",
 }
 
 // groupTitles orders the manual.
-var groupTitles = [][2]string{{"limiter", "Limits"}, {"generic", "Keys"}, {"connection", "Connections"}, {"server", "The server"}}
+var groupTitles = [][2]string{{"limiter", "Limits"}, {"hash", "Buckets as hashes"}, {"generic", "Keys"}, {"connection", "Connections"}, {"server", "The server"}}
 
 // TestCommandsManual holds commands.md against the command table and its
 // transcripts, of which the first paragraph is the example.

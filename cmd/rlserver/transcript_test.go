@@ -222,6 +222,10 @@ func fits(kind string, v reply) bool {
 	switch kind {
 	case "decision":
 		return len(v.items) == 5 && len(v.ints()) == 5
+	case "decisions":
+		return len(v.items) == 4 && v.items[3].mark == '*' && !slices.ContainsFunc(v.items[3].items, func(d reply) bool { return !fits("decision", d) })
+	case "throttle":
+		return len(v.items) == 5 && len(v.ints()) == 5
 	case "integer":
 		return v.mark == ':'
 	case "ok":
