@@ -52,6 +52,19 @@ func Peek(lim Limit, old []byte, now int64, cost int64) (d Decision, err error) 
 // Refund gives tokens (>= 0) back at now, capped at the limit the entry carries. old must not be empty. The decision says allowed 1,
 // retry_after 0 and the rest as after the refund. Bytes as in Acquire: nil if nothing was missing or tokens is 0.
 func Refund(dst []byte, old []byte, tokens, now int64) (out []byte, d Decision, err error) {
+	return refund(dst, nil, old, tokens, now)
+}
+
+// RefundUnder is Refund under lim, the limit now in force for an entry that carries an earlier one of the same algorithm, else ErrAlgorithm.
+func RefundUnder(dst []byte, lim Limit, old []byte, tokens, now int64) (out []byte, d Decision, err error) {
+	if !lim.ok() {
+		return nil, d, errLimit
+	}
+	return refund(dst, &lim, old, tokens, now)
+}
+
+// refund goes by the limit that the entry carries if lim is nil.
+func refund(dst []byte, lim *Limit, old []byte, tokens, now int64) (out []byte, d Decision, err error) {
 	if tokens < 0 {
 		return nil, d, outOfRange("tokens", tokens, math.MaxInt64)
 	}
@@ -62,8 +75,18 @@ func Refund(dst []byte, old []byte, tokens, now int64) (out []byte, d Decision, 
 	if err = c.read(old); err != nil {
 		return nil, d, err
 	}
-	if err = c.carry(&c.limit, now); err != nil {
+	under := lim
+	if lim == nil {
+		under = &c.limit
+	}
+	if c.limit.Algorithm != under.Algorithm {
+		return nil, d, ErrAlgorithm
+	}
+	if err = c.carry(under, now); err != nil {
 		return nil, d, err
+	}
+	if lim != nil {
+		c.limit, c.name = *lim, nil
 	}
 	_, missing := c.outlookState()
 	if err = c.refundState(tokens); err != nil {

@@ -25,7 +25,7 @@ func StoredLimit(old []byte) (Limit, error) {
 // not allocate.
 func Name(old []byte) []byte {
 	var e entry
-	if e.read(old) != nil {
+	if len(old) == 0 || old[0]&flagNamed == 0 || e.read(old) != nil {
 		return nil
 	}
 	return e.name
@@ -38,11 +38,35 @@ func Inspect(old []byte) (Info, error) {
 		return Info{}, err
 	}
 	e.limit.Name = string(e.name)
+	return e.info(), nil
+}
+
+// InspectUnder is Inspect under lim, the limit now in force for an entry that carries an earlier one of the same algorithm, else
+// ErrAlgorithm: what is there at the entry's own time. It may be a *RangeError too: the state cannot be held under lim.
+func InspectUnder(lim Limit, old []byte) (Info, error) {
+	var e entry
+	if err := e.read(old); err != nil {
+		return Info{}, err
+	}
+	switch {
+	case !lim.ok():
+		return Info{}, errLimit
+	case e.limit.Algorithm != lim.Algorithm:
+		return Info{}, ErrAlgorithm
+	}
+	if err := e.carryState(&lim, e.ts); err != nil {
+		return Info{}, err
+	}
+	e.limit = lim
+	return e.info(), nil
+}
+
+func (e *entry) info() Info {
 	info := Info{Limit: e.limit, Used: e.usedState(), TS: e.ts, BlockedUntil: e.blocked}
 	if e.limit.Algorithm == Bucket {
 		info.Tokens = tokensText(e.state.bucket.credit, e.limit.Q)
 	}
-	return info, nil
+	return info
 }
 
 // Reset returns the ms from clock (Unix ms) until the entry says no more than an absent key would: nothing missing under the limit it
