@@ -7,6 +7,10 @@
 // is idle, that is, says no more than an absent one. Time is an argument
 // everywhere.
 //
+// Store.Limits has the named limits. An entry that carries a name is judged by
+// what the name means now: whether it is idle when its deadline has come, in a
+// Get, in the sweep and in a Load.
+//
 // # Layout
 //
 // A store has a power of two of shards (32, or 16 for each core), each behind

@@ -22,7 +22,7 @@ func (s *Store) Load(clock, maxTS int64, c Change) (kept bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("entry of key %.64q: %w", c.Key, err)
 	}
-	reset := engine.Reset(value, clock)
+	reset := s.limits.resetAfter(value, clock)
 
 	t := s.Lock(clock, c.Key)
 	defer t.Unlock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/rlserver/rlserver/engine"
 )
@@ -16,7 +17,7 @@ const (
 	// MaxLimits is how many there can be.
 	MaxLimits = 10_000
 	// MaxLimitName is the longest name, in bytes.
-	MaxLimitName = 256
+	MaxLimitName = engine.MaxNameBytes
 )
 
 // An Origin says whom a named limit belongs to. It is the kind byte of its
@@ -28,7 +29,8 @@ const (
 	FromFile    Origin = 2 // of the limits-file in use, which alone changes it
 )
 
-// A NamedLimit is a limit that callers name instead of spelling it out.
+// A NamedLimit is a limit that callers name instead of spelling it out. What a
+// Limits returns has the name in Limit too.
 type NamedLimit struct {
 	Name   string
 	Limit  engine.Limit
@@ -103,18 +105,37 @@ func (l *Limits) Get(name []byte) (NamedLimit, bool) {
 }
 
 // Resolve returns the limit that a caller means by a name: that of the name, or
-// of the longest group it is in: wb:orders:list, then wb:orders:*, wb:*, *. It
-// does not allocate.
+// of the longest group it is in: wb:orders:list, then wb:orders:*, wb:*, *. The
+// Name in it is the one asked for, so that an entry made under it follows every
+// later change; it may alias the bytes of name and is valid as long as they are.
+// Resolve does not allocate.
 func (l *Limits) Resolve(name []byte) (lim engine.Limit, ok bool) {
 	set := l.set.Load()
-	n := set.byName[string(name)]
-	if n == nil && len(set.byPrefix) > 0 && limitNameOK(name) {
-		n = set.group(name)
+	if n := set.byName[string(name)]; n != nil {
+		return n.Limit, true
 	}
+	if len(set.byPrefix) == 0 || !limitNameOK(name) {
+		return lim, false
+	}
+	n := set.group(name)
 	if n == nil {
 		return lim, false
 	}
-	return n.Limit, true
+	lim = n.Limit
+	lim.Name = unsafe.String(unsafe.SliceData(name), len(name))
+	return lim, true
+}
+
+// resetAfter is the time in ms from clock after which an entry says no more
+// than an absent one would: under the limit that its name means now, or under
+// the one it carries if it has no name or nobody knows the name any more.
+func (l *Limits) resetAfter(value []byte, clock int64) int64 {
+	if name := engine.Name(value); name != nil {
+		if lim, ok := l.Resolve(name); ok {
+			return engine.ResetUnder(lim, value, clock)
+		}
+	}
+	return engine.Reset(value, clock)
 }
 
 // group returns the limit of the longest group that a name is in, or nil.

@@ -147,7 +147,10 @@ func (l *Limits) begin() *limitsChange {
 }
 
 // named returns n with the name in its limit, as entries made under it have it.
-func (n NamedLimit) named() *NamedLimit { return &n }
+func (n NamedLimit) named() *NamedLimit {
+	n.Limit.Name = n.Name
+	return &n
+}
 
 func (c *limitsChange) put(n NamedLimit) {
 	p := n.named()

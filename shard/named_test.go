@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rlserver/rlserver/engine"
 )
@@ -285,4 +287,121 @@ func BenchmarkSetLimit(b *testing.B) {
 	for b.Loop() {
 		setLimit(b, s, "wb:service7:list", "10:30")
 	}
+}
+
+// TestNamedLimitJudges empties a key under 10/s and then names another limit:
+// past the old deadline the key is what the new limit says, for a command, for
+// the sweep and for a load.
+func TestNamedLimitJudges(t *testing.T) {
+	const clock, hour = int64(1_000_000_000), int64(3_600_000)
+	key := []byte("user:1")
+	for _, c := range []struct {
+		what, name, limit string // "" deletes the limit
+		kept              bool
+		deadline          int64 // after the sweep
+	}{
+		{"as it was", "wb:list", "10:100", false, 0},
+		{"slower", "wb:list", "100/1h:100", true, clock + hour},
+		{"a group is slower", "wb:*", "100/1h:100", true, clock + hour},
+		{"larger, not slower", "wb:list", "10:200", true, clock + 20_000},
+		{"another algorithm", "wb:list", "log:5/15m", false, 0},
+		{"deleted", "wb:list", "", false, 0},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			s := New(Config{})
+			asked := []byte("wb:list")
+			setLimit(t, s, c.name, "10:100")
+			lim, ok := s.Limits().Resolve(asked)
+			if !ok || lim.Name != "wb:list" {
+				t.Fatalf("%+v, %v", lim, ok)
+			}
+			value, d, err := engine.Acquire(nil, lim, nil, clock, engine.Op{Cost: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked[0] = 'x' // the entry's name is a copy
+			tx := s.Lock(clock, key)
+			tx.Put(key, byte(lim.Algorithm), value, d.ResetAfter)
+			tx.Unlock()
+			stored := Change{Key: key, Kind: byte(lim.Algorithm), Value: value, Deadline: clock + d.ResetAfter}
+			if c.limit != "" {
+				setLimit(t, s, c.name, c.limit)
+			} else if _, found, err := s.Limits().Delete([]byte(c.name)); !found || err != nil {
+				t.Fatal(found, err)
+			}
+			later := stored.Deadline + 1
+			tx = s.Lock(later, key)
+			_, found := tx.Get(key)
+			tx.Unlock()
+			if found != c.kept {
+				t.Errorf("found %v past the old deadline, want %v", found, c.kept)
+			}
+			if dropped, _ := s.Sweep(later, time.Second); (dropped == 0) != c.kept {
+				t.Errorf("the sweep dropped %d", dropped)
+			}
+			tx = s.Lock(later, key)
+			e, _ := tx.Get(key)
+			tx.Unlock()
+			if e.Deadline != c.deadline {
+				t.Errorf("deadline %d after the sweep, want %d", e.Deadline, c.deadline)
+			}
+			again := New(Config{})
+			if err := again.Limits().Load(s.Limits().Changes()); err != nil {
+				t.Fatal(err)
+			}
+			if kept, err := again.Load(later, later, stored); kept != c.kept || err != nil {
+				t.Errorf("the load keeps it: %v, %v, want %v", kept, err, c.kept)
+			}
+		})
+	}
+}
+
+// TestLimitsUnderRace changes limits while entries are judged by them and
+// rounds are cut.
+func TestLimitsUnderRace(t *testing.T) {
+	s := New(Config{Shards: 4})
+	feed := s.NewFeed()
+	setLimit(t, s, "*", "10:100")
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := int64(0); ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				key, name := fmt.Appendf(nil, "user:%d", i%50), fmt.Appendf(nil, "n%d", i%5)
+				lim, ok := s.Limits().Resolve(name)
+				if !ok {
+					t.Error("no limit")
+				}
+				tx := s.Lock(i, key)
+				e, _ := tx.Get(key)
+				if v, d, err := engine.Acquire(nil, lim, e.Value, i, engine.Op{Cost: 1}); err != nil {
+					t.Error(err)
+				} else if v != nil {
+					tx.Put(key, e.Kind|byte(lim.Algorithm), v, d.ResetAfter)
+				}
+				tx.Unlock()
+			}
+		})
+	}
+	for i := range 300 {
+		name := fmt.Sprint("n", i%5)
+		if i%3 == 0 {
+			s.Limits().Delete([]byte(name))
+		} else {
+			setLimit(t, s, name, fmt.Sprint(1+i, ":100"))
+		}
+		s.Sweep(int64(i)*1000, time.Millisecond)
+		for r := feed.Cut(); r.Next(100) != nil; {
+		}
+		s.Stats()
+		feed.Pending()
+	}
+	close(done)
+	wg.Wait()
+	check(t, s)
 }

@@ -124,5 +124,5 @@ func (s *Store) deadline(clock, resetAfter int64) int64 {
 // absent says whether an entry counts as absent at clock: past its deadline
 // and idle.
 func (s *Store) absent(rec record, clock int64) bool {
-	return rec.deadline() <= clock && !s.keepExpired && resetOf(rec, clock) == 0
+	return rec.deadline() <= clock && !s.keepExpired && s.limits.resetAfter(rec.value(), clock) == 0
 }

@@ -100,7 +100,7 @@ func (s *Store) sweepSegment(sh *shard, seg *segment, clock int64) (dropped int)
 				bk.refs[i] = t.arena.evacuate(at.ref)
 				continue
 			}
-			reset := resetOf(rec, clock)
+			reset := s.limits.resetAfter(rec.value(), clock)
 			if reset == 0 {
 				sh.remove(&w, t.hash(rec.key()), at)
 				sh.expired++

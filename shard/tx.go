@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-
-	"github.com/rlserver/rlserver/engine"
 )
 
 // A Tx is exclusive use of some keys: their shards are locked from Lock to
@@ -226,10 +224,4 @@ func (sh *shard) retire(w *writer, r ref, rec record) {
 	}
 	sh.mark(w, r, rec, feedsOf(dirty))
 	rec[0] |= flagGone
-}
-
-// resetOf is the time in ms from clock after which the entry says no more than
-// an absent one would.
-func resetOf(rec record, clock int64) int64 {
-	return engine.Reset(rec.value(), clock)
 }
