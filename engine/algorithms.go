@@ -81,19 +81,20 @@ func (e *entry) appendState(dst []byte) []byte {
 	}
 }
 
-// readState reads what is left of an entry. It refuses what is not one whole valid state under the limit, as far as it can tell that
-// without looking at more than a call needs.
+// readState reads what is left of an entry. It refuses a limit that is not ok, and what is not one whole valid state under it, as far as
+// that can be told without looking at more than a call needs.
 func (e *entry) readState(b []byte) (ok bool) {
 	switch e.limit.Algorithm {
 	case Bucket:
 		return e.state.bucket.read(b, &e.limit)
 	case Fixed:
-		return e.state.fixed.read(b, &e.limit, e.ts)
+		return windowLimitOK(&e.limit) && e.state.fixed.read(b, &e.limit, e.ts)
 	case Sliding:
-		return e.state.sliding.read(b, &e.limit, e.ts)
-	default:
-		return e.state.log.read(b, &e.limit)
+		return windowLimitOK(&e.limit) && e.state.sliding.read(b, &e.limit, e.ts)
+	case Log:
+		return windowLimitOK(&e.limit) && e.state.log.read(b, &e.limit)
 	}
+	return false
 }
 
 // verify completes the checks of readState for bytes that come from elsewhere.
@@ -137,23 +138,25 @@ func (e *entry) moveBack(ms int64) {
 	}
 }
 
-// takeState decides. It debits the state if the answer is yes, or FORCE, and leaves it as it is otherwise. hold is how many ms the penalty
-// still lasts and late how far the caller is behind, both >= 0. retry is measured from the caller's time, late included.
-func (e *entry) takeState(op *Op, hold, late int64) (allowed, retry int64, err error) {
-	switch e.limit.Algorithm {
+// take decides op. It debits the state if the answer is yes, or FORCE, and leaves it as it is otherwise.
+func (c *call) take(op *Op, d *Decision) (changed bool, err error) {
+	hold := c.hold()
+	switch c.limit.Algorithm {
 	case Bucket:
-		return e.state.bucket.take(&e.limit, op, hold, late)
+		d.Allowed, d.RetryAfter, err = c.state.bucket.take(&c.limit, op, hold, c.late)
 	case Fixed:
-		allowed, retry = e.state.fixed.take(&e.limit, op.Cost, hold)
+		d.Allowed, d.RetryAfter = c.state.fixed.take(&c.limit, op.Cost, hold, c.late)
 	case Sliding:
-		allowed, retry = e.state.sliding.take(&e.limit, op.Cost, hold)
+		d.Allowed, d.RetryAfter = c.state.sliding.take(&c.limit, op.Cost, hold, c.late)
 	default:
-		allowed, retry, err = e.state.log.take(&e.limit, op.Cost, hold)
+		d.Allowed, d.RetryAfter, err = c.state.log.take(&c.limit, op.Cost, hold, c.late)
 	}
-	if retry > 0 {
-		retry += late
+	if err != nil {
+		*d = Decision{}
+		return false, err
 	}
-	return allowed, retry, err
+	c.outlook(d)
+	return op.Cost > 0 && (d.Allowed > 0 || op.Force), nil
 }
 
 // refundState gives tokens >= 0 back.

@@ -21,7 +21,7 @@ func bucketLimitOK(l *Limit) bool {
 		return false
 	}
 	hi, lo := bits.Mul64(uint64(l.Capacity), uint64(l.Q))
-	return hi == 0 && lo <= maxUnits
+	return hi == 0 && lo <= maxUnits && l.Window == 0 && !l.Aligned
 }
 
 func bucketReduced(l *Limit) bool { return commonDivisor(l.P, l.Q) == 1 }
@@ -32,7 +32,7 @@ func (s *bucketState) append(dst []byte) []byte {
 
 func (s *bucketState) read(b []byte, l *Limit) bool {
 	credit, end := uvarint(b, 0)
-	if end != len(b) {
+	if end != len(b) || !bucketLimitOK(l) {
 		return false
 	}
 	s.credit = unzigzag(credit)

@@ -94,17 +94,6 @@ func (c *call) hold() int64 {
 	return c.blocked - c.ts
 }
 
-// take decides op and, where it is granted, debits the state of c.
-func (c *call) take(op *Op, d *Decision) (changed bool, err error) {
-	allowed, retry, err := c.takeState(op, c.hold(), c.late)
-	if err != nil {
-		return false, err
-	}
-	d.Allowed, d.RetryAfter = allowed, retry
-	c.outlook(d)
-	return op.Cost > 0 && (allowed > 0 || op.Force), nil
-}
-
 // ask decides op and leaves c as it is.
 func (c *call) ask(op *Op, d *Decision) error {
 	held := c.state

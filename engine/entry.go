@@ -81,14 +81,13 @@ func appendName(dst []byte, e *entry) []byte {
 	return append(dst, e.name...)
 }
 
-// read sets e to what bytes that appendEntry made say. It refuses whatever else it can tell apart without dividing; e is then undefined.
+// read sets e, which must be zero, to what bytes that appendEntry made say. It refuses whatever else it can tell apart without dividing; e is then undefined.
 func (e *entry) read(b []byte) error {
 	if len(b) == 0 {
 		return ErrMalformed
 	}
 	a, flags := Algorithm(b[0]>>algorithmShift), b[0]&flagMask
-	row := a.row()
-	if row == nil || flags&^(flagBlocked|flagNamed|flagAligned) != 0 {
+	if flags&^(flagBlocked|flagNamed|flagAligned) != 0 {
 		return ErrMalformed
 	}
 	ts, at := uvarint(b, 1)
@@ -98,25 +97,24 @@ func (e *entry) read(b []byte) error {
 			return ErrMalformed
 		}
 	}
-	e.name = nil
 	if flags&flagNamed != 0 {
 		if e.name, at = readName(b, at); at < 0 {
 			return ErrMalformed
 		}
 	}
-	e.limit = Limit{Algorithm: a, Aligned: flags&flagAligned != 0}
-	var p, q uint64
-	p, at = uvarint(b, at)
-	if row.windowed {
-		e.limit.Window = int64(p)
-	} else {
+	var p, q, window uint64
+	if a == Bucket {
+		p, at = uvarint(b, at)
 		q, at = uvarint(b, at)
-		e.limit.P, e.limit.Q = int64(p), int64(q)
+	} else {
+		window, at = uvarint(b, at)
 	}
 	capacity, at := uvarint(b, at)
-	e.ts, e.blocked, e.limit.Capacity = int64(ts), int64(blocked), int64(capacity)
-	// A number above the largest int64 turned negative there and is refused by ok.
-	if at < 0 || ts > uint64(MaxNow) || !e.limit.ok() || !e.readState(b[at:]) {
+	e.ts, e.blocked = int64(ts), int64(blocked)
+	e.limit.Algorithm, e.limit.Aligned = a, flags&flagAligned != 0
+	e.limit.P, e.limit.Q, e.limit.Window, e.limit.Capacity = int64(p), int64(q), int64(window), int64(capacity)
+	// A number above the largest int64 turned negative there and is refused with the limit.
+	if at < 0 || ts > uint64(MaxNow) || !e.readState(b[at:]) {
 		return ErrMalformed
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *fixedState) carry(to *Limit, t, elapsed int64) {
 	}
 }
 
-func (s *fixedState) take(l *Limit, cost, hold int64) (allowed, wait int64) {
+func (s *fixedState) take(l *Limit, cost, hold, late int64) (allowed, retry int64) {
 	fits := cost <= l.Capacity-s.count
 	switch {
 	case fits && hold == 0:
@@ -61,9 +61,9 @@ func (s *fixedState) take(l *Limit, cost, hold int64) (allowed, wait int64) {
 	case cost > l.Capacity:
 		return 0, -1
 	case fits:
-		return 0, hold
+		return 0, late + hold
 	}
-	return 0, max(l.Window-s.age, hold)
+	return 0, late + max(l.Window-s.age, hold)
 }
 
 func (s *fixedState) refund(tokens int64) { s.count -= min(tokens, s.count) }

@@ -54,14 +54,17 @@ type Limit struct {
 
 // ok says whether l is a limit that can be held, all but whether a bucket's rate is in lowest terms.
 func (l *Limit) ok() bool {
+	if l.Algorithm == Bucket {
+		return bucketLimitOK(l) && len(l.Name) <= MaxNameBytes
+	}
+	return windowLimitOK(l) && len(l.Name) <= MaxNameBytes
+}
+
+// windowLimitOK is ok for an algorithm that counts in windows.
+func windowLimitOK(l *Limit) bool {
 	row := l.Algorithm.row()
-	if row == nil || len(l.Name) > MaxNameBytes {
-		return false
-	}
-	if !row.windowed {
-		return bucketLimitOK(l) && l.Window == 0 && !l.Aligned
-	}
-	return l.Capacity > 0 && l.Capacity <= row.largest && l.Window > 0 && l.Window <= maxPeriod && l.P|l.Q == 0 && (!l.Aligned || l.Algorithm == Fixed)
+	return row != nil && l.Capacity > 0 && l.Capacity <= row.largest && l.Window > 0 && l.Window <= maxPeriod && l.P|l.Q == 0 &&
+		(!l.Aligned || l.Algorithm == Fixed)
 }
 
 // ParseLimit reads a bucket's two arguments. rate is tokens per second as a decimal with at most 9 fractional digits ("10", "0.5") or a

@@ -140,7 +140,7 @@ func (s *logState) carry(to *Limit, elapsed int64) error {
 	return nil
 }
 
-func (s *logState) take(l *Limit, cost, hold int64) (allowed, wait int64, err error) {
+func (s *logState) take(l *Limit, cost, hold, late int64) (allowed, retry int64, err error) {
 	fits := cost <= l.Capacity-s.total
 	switch {
 	case fits && hold == 0:
@@ -149,10 +149,10 @@ func (s *logState) take(l *Limit, cost, hold int64) (allowed, wait int64, err er
 	case cost > l.Capacity:
 		return 0, -1, nil
 	case fits:
-		return 0, hold, nil
+		return 0, late + hold, nil
 	}
-	wait, err = s.wait(l, cost)
-	return 0, max(wait, hold), err
+	wait, err := s.wait(l, cost)
+	return 0, late + max(wait, hold), err
 }
 
 // add records cost at ts.

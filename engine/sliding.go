@@ -71,7 +71,7 @@ func (s *slidingState) used(l *Limit) int64 {
 	return s.cur + int64(share)
 }
 
-func (s *slidingState) take(l *Limit, cost, hold int64) (allowed, wait int64) {
+func (s *slidingState) take(l *Limit, cost, hold, late int64) (allowed, retry int64) {
 	free := l.Capacity - s.used(l)
 	switch {
 	case cost <= free && hold == 0:
@@ -80,9 +80,9 @@ func (s *slidingState) take(l *Limit, cost, hold int64) (allowed, wait int64) {
 	case cost > l.Capacity:
 		return 0, -1
 	case cost <= free:
-		return 0, hold
+		return 0, late + hold
 	}
-	return 0, max(s.wait(l, cost), hold)
+	return 0, late + max(s.wait(l, cost), hold)
 }
 
 // wait returns the ms until cost (at most Capacity) fits, which it does not yet: in this window if the previous one leaves enough, else in
