@@ -78,7 +78,7 @@ var more = []struct {
 	{"RL.ACQUIRE", []string{"5/60", "20"}, "rate"}, {"RL.ACQUIRE", []string{"5/1w", "20"}, "rate"}, {"RL.ACQUIRE", []string{"5/", "20"}, "rate"}, {"RL.ACQUIRE", []string{"/1m", "20"}, "rate"},
 	{"RL.ACQUIRE", []string{"1.", "20"}, "rate"}, {"RL.ACQUIRE", []string{".5", "20"}, "rate"}, {"RL.ACQUIRE", []string{"0.0000000001", "20"}, "rate"}, {"RL.ACQUIRE", []string{"5/1m/1m", "20"}, "rate"},
 	{"RL.ACQUIRE", []string{"10", "0"}, "burst"}, {"RL.ACQUIRE", []string{"10", "1.5"}, "burst"}, {"RL.ACQUIRE", []string{"10", "9223372036854775807"}, "burst"},
-	{"RL.ACQUIRE", []string{"10"}, "burst"}, {"RL.ACQUIRE", []string{"10:20:30"}, "limit"}, {"RL.ACQUIRE", []string{":"}, "rate"}, {"RL.ACQUIRE", []string{"fixed:10/1m"}, "rate"},
+	{"RL.ACQUIRE", []string{"10"}, "burst"}, {"RL.ACQUIRE", []string{"10:20:30"}, "limit"}, {"RL.ACQUIRE", []string{":"}, "rate"},
 	{"RL.ACQUIRE", []string{"10", "20", "9007199254740992"}, "now"}, {"RL.ACQUIRE", []string{"10", "20", "1.5"}, "now"},
 	{"RL.ACQUIRE", []string{"10", "20", "COST", "1.5"}, "COST"}, {"RL.ACQUIRE", []string{"10", "20", "COST", "9223372036854775808"}, "COST"}, {"RL.ACQUIRE", []string{"10", "20", "COST"}, "COST"},
 	{"RL.ACQUIRE", []string{"10", "20", "COST", "-9223372036854775808"}, "COST"}, {"RL.ACQUIRE", []string{"10", "20", "COST", "1", "COST", "1"}, "COST"},
