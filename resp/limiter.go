@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/rlserver/rlserver/engine"
+	"github.com/rlserver/rlserver/shard"
 )
 
 // The limiter commands. Each first reads its arguments into fields and then
 // runs on a Tx, so a syntax error cannot have an effect.
 
-// limitArgs reads the LIMIT at the front of args, in one argument ("10:20") or
-// two ("10 20"), and returns what follows it.
-func limitArgs(args [][]byte) (lim engine.Limit, rest [][]byte, err error) {
+// limitArgs reads the LIMIT at the front of args, in one argument ("10:20",
+// "@name") or two ("10 20"), and returns what follows it.
+func (s *Session) limitArgs(args [][]byte) (lim engine.Limit, rest [][]byte, err error) {
 	if oneArgument(args[0]) {
-		lim, err = engine.ParseExpression(args[0])
+		lim, err = s.oneLimit(args[0])
 		return lim, args[1:], err
 	}
 	if len(args) < 2 {
-		return lim, nil, fmt.Errorf("a burst is missing after the rate %.64q: expected two arguments, as in 10 20, or one, as in 10:20", args[0])
+		return lim, nil, fmt.Errorf("a burst is missing after the rate %.64q: expected two arguments, as in 10 20, or one, as in 10:20 or @name", args[0])
 	}
 	lim, err = engine.ParseLimit(args[0], args[1])
 	return lim, args[2:], err
@@ -83,8 +84,8 @@ func isAcquireOption(a []byte) bool {
 }
 
 // parseAcquire reads LIMIT [now] [COST n] [MAXWAIT ms] [PARTIAL] [FORCE].
-func parseAcquire(args [][]byte) (a acquireArgs, err error) {
-	if a.lim, args, err = limitArgs(args); err != nil {
+func (s *Session) parseAcquire(args [][]byte) (a acquireArgs, err error) {
+	if a.lim, args, err = s.limitArgs(args); err != nil {
 		return a, err
 	}
 	if a.now, a.given, args, err = nowArg(args, isAcquireOption); err != nil {
@@ -141,7 +142,7 @@ func rlAcquire(s *Session, args [][]byte) {
 	if !s.keyFits(key) {
 		return
 	}
-	a, err := parseAcquire(args[2:])
+	a, err := s.parseAcquire(args[2:])
 	if err != nil {
 		s.failWith(err)
 		return
@@ -149,12 +150,12 @@ func rlAcquire(s *Session, args [][]byte) {
 	now := s.callerNow(a.now, a.given)
 	tx := s.srv.store.Lock(s.now, key)
 	defer tx.Unlock()
-	e, found := tx.Get(key)
-	if found && e.Kind != byte(a.lim.Algorithm) {
+	old, wrongType := s.entryFor(&tx, key, &a.lim)
+	if wrongType {
 		s.fail(errWrongType)
 		return
 	}
-	state, d, err := engine.Acquire(s.buf[:0], a.lim, e.Value, now, a.op)
+	state, d, err := engine.Acquire(s.buf[:0], a.lim, old, now, a.op)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -168,7 +169,7 @@ func rlAcquire(s *Session, args [][]byte) {
 // peekArgs are the fields of RL.PEEK after the key.
 type peekArgs struct {
 	lim    engine.Limit
-	stored bool // no limit was given: the entry's own
+	stored bool // no limit was given: the one that the entry is under
 	now    int64
 	given  bool
 	cost   int64
@@ -178,7 +179,7 @@ func isCost(a []byte) bool { return equalFold(a, "cost") }
 
 // parsePeek reads [LIMIT] [now] [COST n]. One bare argument is now, two are
 // rate and burst.
-func parsePeek(args [][]byte) (p peekArgs, err error) {
+func (s *Session) parsePeek(args [][]byte) (p peekArgs, err error) {
 	p.cost = 1
 	bare := 0
 	for bare < len(args) && !isCost(args[bare]) {
@@ -194,7 +195,7 @@ func parsePeek(args [][]byte) (p peekArgs, err error) {
 	}
 	args = args[:bare]
 	if p.stored = len(args) == 0 || len(args) == 1 && !oneArgument(args[0]); !p.stored {
-		if p.lim, args, err = limitArgs(args); err != nil {
+		if p.lim, args, err = s.limitArgs(args); err != nil {
 			return p, err
 		}
 	}
@@ -213,7 +214,7 @@ func rlPeek(s *Session, args [][]byte) {
 	if !s.keyFits(key) {
 		return
 	}
-	p, err := parsePeek(args[2:])
+	p, err := s.parsePeek(args[2:])
 	if err != nil {
 		s.failWith(err)
 		return
@@ -221,22 +222,23 @@ func rlPeek(s *Session, args [][]byte) {
 	now := s.callerNow(p.now, p.given)
 	tx := s.srv.store.Lock(s.now, key)
 	defer tx.Unlock()
-	e, found := tx.Get(key)
 	if p.stored {
+		e, found := tx.Get(key)
 		if !found {
 			s.nullArray()
 			return
 		}
-		if p.lim, err = engine.StoredLimit(e.Value); err != nil {
+		if p.lim, err = s.inForce(e.Value); err != nil {
 			s.failWith(err)
 			return
 		}
 	}
-	if found && e.Kind != byte(p.lim.Algorithm) {
+	old, wrongType := s.entryFor(&tx, key, &p.lim)
+	if wrongType {
 		s.fail(errWrongType)
 		return
 	}
-	d, err := engine.Peek(p.lim, e.Value, now, p.cost)
+	d, err := engine.Peek(p.lim, old, now, p.cost)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -272,7 +274,7 @@ func rlRefund(s *Session, args [][]byte) {
 		s.nullArray()
 		return
 	}
-	state, d, err := engine.Refund(s.buf[:0], e.Value, tokens, now)
+	state, d, err := s.refund(e, tokens, now)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -283,13 +285,27 @@ func rlRefund(s *Session, args [][]byte) {
 	s.decision(d)
 }
 
+// refund goes by the limit in force. One whose algorithm was changed has
+// nothing to take back from the entry: it finds the key as if it were new.
+func (s *Session) refund(e shard.Entry, tokens, now int64) (state []byte, d engine.Decision, err error) {
+	lim, err := s.inForce(e.Value)
+	switch {
+	case err != nil:
+		return nil, d, err
+	case e.Kind != byte(lim.Algorithm):
+		d, err = engine.Peek(lim, nil, now, 0)
+		return nil, d, err
+	}
+	return engine.RefundUnder(s.buf[:0], lim, e.Value, tokens, now)
+}
+
 // rlPenalize is RL.PENALIZE key LIMIT wait [now].
 func rlPenalize(s *Session, args [][]byte) {
 	key := args[1]
 	if !s.keyFits(key) {
 		return
 	}
-	lim, rest, err := limitArgs(args[2:])
+	lim, rest, err := s.limitArgs(args[2:])
 	if err == nil && len(rest) == 0 {
 		err = fmt.Errorf("the wait is missing: expected key rate burst wait [now], as in 10 20 30s")
 	}
@@ -313,12 +329,12 @@ func rlPenalize(s *Session, args [][]byte) {
 	now := s.callerNow(caller, given)
 	tx := s.srv.store.Lock(s.now, key)
 	defer tx.Unlock()
-	e, found := tx.Get(key)
-	if found && e.Kind != byte(lim.Algorithm) {
+	old, wrongType := s.entryFor(&tx, key, &lim)
+	if wrongType {
 		s.fail(errWrongType)
 		return
 	}
-	state, d, err := engine.Penalize(s.buf[:0], lim, e.Value, wait, now)
+	state, d, err := engine.Penalize(s.buf[:0], lim, old, wait, now)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -329,7 +345,8 @@ func rlPenalize(s *Session, args [][]byte) {
 	s.decision(d)
 }
 
-// rlGet is RL.GET key: what is stored, as a map.
+// rlGet is RL.GET key: what is stored, as a map. Of a key under a named limit it
+// is what that limit, as it is now, finds there.
 func rlGet(s *Session, args [][]byte) {
 	tx := s.srv.store.Lock(s.now, args[1])
 	defer tx.Unlock()
@@ -338,24 +355,32 @@ func rlGet(s *Session, args [][]byte) {
 		s.null()
 		return
 	}
-	info, err := engine.Inspect(e.Value)
+	info, err := s.inspect(e.Value)
 	if err != nil {
 		s.failWith(err)
 		return
 	}
-	s.dict(7)
-	s.text("algorithm")
-	s.text(engine.Algorithm(e.Kind).String())
-	s.text("limit")
-	s.text(info.Limit.String())
-	s.text("burst")
-	s.int(info.Limit.Capacity)
-	s.text("tokens")
-	s.text(info.Tokens)
-	s.text("ts")
-	s.int(info.TS)
-	s.text("blocked_until")
-	s.int(info.BlockedUntil)
-	s.text("deadline")
-	s.int(e.Deadline)
+	type pair struct {
+		name  string
+		value any // string or int64
+	}
+	pairs := []pair{{"algorithm", info.Limit.Algorithm.String()}, {"limit", info.Limit.String()}}
+	if info.Limit.Name != "" {
+		pairs = append(pairs, pair{"name", info.Limit.Name})
+	}
+	if info.Limit.Algorithm == engine.Bucket {
+		pairs = append(pairs, pair{"burst", info.Limit.Capacity}, pair{"tokens", info.Tokens})
+	} else {
+		pairs = append(pairs, pair{"capacity", info.Limit.Capacity}, pair{"window", info.Limit.Window}, pair{"used", info.Used})
+	}
+	pairs = append(pairs, pair{"ts", info.TS}, pair{"blocked_until", info.BlockedUntil}, pair{"deadline", e.Deadline})
+	s.dict(len(pairs))
+	for _, p := range pairs {
+		s.text(p.name)
+		if n, ok := p.value.(int64); ok {
+			s.int(n)
+		} else {
+			s.text(p.value.(string))
+		}
+	}
 }

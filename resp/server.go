@@ -46,8 +46,8 @@ type Settings struct {
 	MaxBulk       int           // bytes of one argument
 }
 
-// Config is what a Server is made of. All fields are needed, but for Shutdown
-// and Extra.
+// Config is what a Server is made of. All fields are needed, but for LimitsFile,
+// Shutdown and Extra.
 type Config struct {
 	Store      *shard.Store
 	Clock      Clock
@@ -57,6 +57,7 @@ type Config struct {
 	Log        *slog.Logger
 	Version    string          // ours
 	Port       int             // for INFO
+	LimitsFile string          // whose limits callers cannot change; empty = none
 	Shutdown   func(save bool) // SHUTDOWN was asked; must not block
 	Extra      func() []any    // other rooms' Stats, for INFO
 }
@@ -70,6 +71,7 @@ type Server struct {
 	log        *slog.Logger
 	version    string
 	port       int
+	limitsFile string
 	shutdown   func(save bool)
 	extra      func() []any
 	table      *table
@@ -92,7 +94,7 @@ type Server struct {
 func New(c Config) *Server {
 	srv := &Server{
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
-		version: c.Version, port: c.Port, shutdown: c.Shutdown, extra: c.Extra,
+		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
 		table: newTable(rows()), conns: map[*conn]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
 	}
 	srv.counters.cells = make([]cell, srv.table.count+1)

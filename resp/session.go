@@ -51,9 +51,9 @@ type Session struct {
 	conf *Settings // in force for the command at hand
 }
 
-// maxState is the size of the buffer a new state is encoded into; larger ones
-// allocate. A bucket takes at most about 64 bytes.
-const maxState = 128
+// maxState is the size of the buffer a new state is encoded into; larger ones,
+// of a long RL.LOG, allocate. It is room for a head, a name and a state.
+const maxState = 2*engine.EntryRoom + engine.MaxNameBytes
 
 // newSession starts a conversation. Without a password everybody is let in.
 func (srv *Server) newSession(addr, laddr string) *Session {

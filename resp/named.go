@@ -1,0 +1,177 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rlserver/rlserver/engine"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// Named limits: RL.LIMIT, and @name wherever a limit stands.
+
+// oneLimit reads a limit of one argument: an expression, or @name. A name in it
+// aliases the argument, which lives as long as the command at hand.
+func (s *Session) oneLimit(arg []byte) (engine.Limit, error) {
+	if arg[0] == '@' {
+		return s.namedLimit(arg[1:])
+	}
+	return engine.ParseExpression(arg)
+}
+
+// namedLimit is the limit that a name means now.
+func (s *Session) namedLimit(name []byte) (engine.Limit, error) {
+	if lim, ok := s.srv.store.Limits().Resolve(name); ok {
+		return lim, nil
+	}
+	return engine.Limit{}, noLimit(name)
+}
+
+// noLimit says that a name means nothing, and how to change that.
+func noLimit(name []byte) error {
+	if err := shard.CheckLimitName(name); err != nil {
+		return err
+	}
+	const shown = 64 // bytes of the name, as in other errors
+	if len(name) > shown {
+		return fmt.Errorf("there is no limit %q... nor one of its groups: RL.LIMIT SET name 10:20 makes one", name[:shown])
+	}
+	var groups []string
+	for rest := strings.TrimSuffix(string(name), "*"); rest != ""; {
+		rest = rest[:strings.LastIndexByte(strings.TrimSuffix(rest, ":"), ':')+1]
+		groups = append(groups, rest+"*")
+	}
+	also := ""
+	if len(groups) > 0 {
+		also = " nor " + strings.Join(groups[:min(len(groups), 3)], ", ")
+	}
+	return fmt.Errorf("there is no limit %s%s: RL.LIMIT SET %s 10:20 makes one", name, also, name)
+}
+
+// inForce is the limit that a call without one goes by: what the entry's name
+// means now, or the limit it carries if it has no name.
+func (s *Session) inForce(value []byte) (engine.Limit, error) {
+	if name := engine.Name(value); name != nil {
+		return s.namedLimit(name)
+	}
+	return engine.StoredLimit(value)
+}
+
+// entryFor is the state that a call under lim goes on from, nil for none. A
+// limit whose algorithm was changed finds the keys of its own name as if they
+// were new; any other key of another algorithm is of the wrong type.
+func (s *Session) entryFor(tx *shard.Tx, key []byte, lim *engine.Limit) (old []byte, wrongType bool) {
+	e, found := tx.Get(key)
+	if !found || e.Kind == byte(lim.Algorithm) {
+		return e.Value, false
+	}
+	afresh := lim.Name != "" && string(engine.Name(e.Value)) == lim.Name
+	return nil, !afresh
+}
+
+// inspect tells what an entry says under the limit in force; under the one it
+// carries if there is no other, or if that one cannot say it.
+func (s *Session) inspect(value []byte) (engine.Info, error) {
+	if name := engine.Name(value); name != nil {
+		if lim, ok := s.srv.store.Limits().Resolve(name); ok {
+			if info, err := engine.InspectUnder(lim, value); err == nil {
+				return info, nil
+			}
+		}
+	}
+	return engine.Inspect(value)
+}
+
+func namedRows() []*command {
+	argName := arg{name: "name", kind: "string"}
+	return []*command{
+		{name: "rl.limit", arity: -2, group: "limiter",
+			summary: "Limits that the server holds by name: written @name wherever a limit stands, and changed for all their keys at once.",
+			reply:   "any", run: help,
+			subs: []*command{
+				{name: "set", arity: 4, flags: flagWrite | flagAdmin | flagLimiter, reply: "ok", run: limitSet,
+					summary: "Makes or changes a limit, such as wb:orders:list, or that of a group, such as wb:* or *. Answers when it is on disk.",
+					args:    []arg{argName, {name: "limit-expression", kind: "string"}}},
+				{name: "get", arity: 3, flags: flagFast | flagLimiter, reply: "bulk?", run: limitGet,
+					summary: "The expression of the limit of exactly this name.", args: []arg{argName}},
+				{name: "del", arity: 3, flags: flagWrite | flagAdmin | flagLimiter, reply: "integer", run: limitDel,
+					summary: "Forgets a limit. Its keys stay as they are; a call that names it is an error, or falls back to a group. Answers when that is on disk.",
+					args:    []arg{argName}},
+				{name: "list", arity: -2, flags: flagLimiter, reply: "map", run: limitList,
+					summary: "Names and expressions, by name.", args: []arg{{name: "pattern", kind: "pattern", token: "MATCH", optional: true}}},
+				{name: "help", arity: 2, flags: flagLoading | flagStale, summary: "This list.", reply: "array", run: help},
+			}},
+	}
+}
+
+// limitSet is RL.LIMIT SET name expression. The reply waits at the gate until
+// the change is durable.
+func limitSet(s *Session, args [][]byte) {
+	lim, err := engine.ParseExpression(args[3])
+	if err == nil {
+		_, err = s.srv.store.Limits().Set(args[2], lim)
+	}
+	if err != nil {
+		s.limitFault(args[2], err)
+		return
+	}
+	s.round = max(s.round, s.srv.durability.Save())
+	s.ok()
+}
+
+// limitDel is RL.LIMIT DEL name.
+func limitDel(s *Session, args [][]byte) {
+	_, found, err := s.srv.store.Limits().Delete(args[2])
+	switch {
+	case err != nil:
+		s.limitFault(args[2], err)
+	case found:
+		s.round = max(s.round, s.srv.durability.Save())
+		s.int(1)
+	default:
+		s.int(0)
+	}
+}
+
+// limitFault answers an error; one that only the server's options explain is
+// explained here.
+func (s *Session) limitFault(name []byte, err error) {
+	if errors.Is(err, shard.ErrOfFile) {
+		err = fmt.Errorf("limit %.64s belongs to the limits-file %.100q: change it there and send the server a SIGHUP", name, s.srv.limitsFile)
+	}
+	s.failWith(err)
+}
+
+// limitGet is RL.LIMIT GET name.
+func limitGet(s *Session, args [][]byte) {
+	n, ok := s.srv.store.Limits().Get(args[2])
+	if !ok {
+		s.null()
+		return
+	}
+	s.text(n.Limit.String())
+}
+
+// limitList is RL.LIMIT LIST [MATCH pattern].
+func limitList(s *Session, args [][]byte) {
+	pattern := "*"
+	switch {
+	case len(args) == 4 && equalFold(args[2], "match"):
+		pattern = string(args[3])
+	case len(args) != 2:
+		s.failWith(fmt.Errorf("unexpected argument %.64q: expected nothing or MATCH pattern", args[2]))
+		return
+	}
+	var list []shard.NamedLimit
+	for _, n := range s.srv.store.Limits().List() {
+		if match(pattern, n.Name) {
+			list = append(list, n)
+		}
+	}
+	s.dict(len(list))
+	for _, n := range list {
+		s.text(n.Name)
+		s.text(n.Limit.String())
+	}
+}
