@@ -165,7 +165,7 @@ func (e *entry) refundState(tokens int64) error {
 	case Bucket:
 		e.state.bucket.refund(&e.limit, tokens)
 	case Fixed:
-		e.state.fixed.refund(tokens)
+		e.state.fixed.refund(&e.limit, tokens)
 	case Sliding:
 		e.state.sliding.refund(tokens)
 	default:

@@ -6,11 +6,13 @@ import "encoding/binary"
 // next. Aligned windows start at multiples of Window since 1970 instead, the same for all keys. Around the end of a window twice the limit
 // fits into less than one window; Sliding and Log are the remedy.
 //
+// A window in which nothing counts is none: the next call opens one at its own time, as it would if the entry had been dropped.
+//
 // A window is as long as the call at hand says. One that was shortened and is over by that opens anew, in constant time.
 
 type fixedState struct {
-	age   int64 // ms from the window's start to ts, >= 0; aligned: always ts modulo Window, and not written
-	count int64 // what was granted in the window
+	age   int64 // ms from the window's start to ts, in [0, Window), 0 if there is none; aligned: ts modulo Window, and not written
+	count int64 // what was granted in the window; 0 = there is none
 }
 
 func (s *fixedState) append(dst []byte, l *Limit) []byte {
@@ -27,7 +29,7 @@ func (s *fixedState) read(b []byte, l *Limit, ts int64) bool {
 	}
 	count, end := uvarint(b, at)
 	s.age, s.count = int64(age), int64(count)
-	return end == len(b) && age < uint64(l.Window) && count <= uint64(maxCount)
+	return end == len(b) && age < uint64(l.Window) && count <= uint64(maxCount) && (count > 0 || age == 0 || l.Aligned)
 }
 
 func (s *fixedState) fresh(l *Limit, ts int64) {
@@ -47,7 +49,7 @@ func (s *fixedState) carry(to *Limit, t, elapsed int64) {
 		return
 	}
 	s.age += elapsed
-	if s.age >= to.Window {
+	if s.age >= to.Window || s.count == 0 {
 		s.age, s.count = 0, 0
 	}
 }
@@ -66,7 +68,12 @@ func (s *fixedState) take(l *Limit, cost, hold, late int64) (allowed, retry int6
 	return 0, late + max(l.Window-s.age, hold)
 }
 
-func (s *fixedState) refund(tokens int64) { s.count -= min(tokens, s.count) }
+func (s *fixedState) refund(l *Limit, tokens int64) {
+	s.count -= min(tokens, s.count)
+	if s.count == 0 && !l.Aligned {
+		s.age = 0
+	}
+}
 
 func (s *fixedState) outlook(l *Limit) (remaining, reset int64) {
 	if s.count > 0 {

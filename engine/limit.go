@@ -23,12 +23,13 @@ const (
 )
 
 const (
-	wantRate   = "tokens per second above 0 with at most 9 fractional digits, for example 10 or 0.5, or a count per period, for example 5/1m"
-	wantUnit   = "a period with a unit (ms s m h d), for example 60s"
-	wantPeriod = "a period above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
-	wantBurst  = "whole tokens above 0, for example 20"
-	wantWindow = "a window above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
-	wantLimit  = "rate:burst, for example 10:20 or 5/1m:10, or limit/window after fixed:, fixed-aligned:, sliding: or log:, for example log:5/15m"
+	wantRate       = "tokens per second above 0 with at most 9 fractional digits, for example 10 or 0.5, or a count per period, for example 5/1m"
+	wantUnit       = "a period with a unit (ms s m h d), for example 60s"
+	wantPeriod     = "a period above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
+	wantBurst      = "whole tokens above 0, for example 20"
+	wantWindowUnit = "a window with a unit (ms s m h d), for example 60s"
+	wantWindow     = "a window above 0 with a unit (ms s m h d), for example 60s, at most 11574d"
+	wantLimit      = "rate:burst, for example 10:20 or 5/1m:10, or limit/window after fixed:, fixed-aligned:, sliding: or log:, for example log:5/15m"
 )
 
 // Bounds of a window's limit and of a name.
@@ -101,7 +102,7 @@ func ParseWindow(a Algorithm, limit, window []byte) (Limit, error) {
 	}
 	ms, bare, ok := scanPeriod(window, 0)
 	if bare {
-		return Limit{}, badArgument("window", window, wantUnit)
+		return Limit{}, badArgument("window", window, wantWindowUnit)
 	}
 	if !ok {
 		return Limit{}, badArgument("window", window, wantWindow)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,17 +14,26 @@ import (
 
 var update = flag.Bool("update", false, "write the answers in testdata anew")
 
-// rowsEpoch is what "at" counts from in testdata, Unix ms.
+// rowsEpoch is what "at" counts from in testdata, Unix ms, unless a file says otherwise.
 const rowsEpoch int64 = 1_700_000_000_000
 
-// TestRows runs testdata/bucket.txt; the file says what a row is.
+// TestRows runs testdata/*.txt; the files say what a row is.
 func TestRows(t *testing.T) {
-	const path = "testdata/bucket.txt"
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) < 4 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) { runRows(t, path) })
+	}
+}
+
+func runRows(t *testing.T, path string) {
 	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows rowRunner
+	rows := rowRunner{epoch: rowsEpoch}
 	var out bytes.Buffer
 	for i, line := range strings.Split(strings.TrimSuffix(string(file), "\n"), "\n") {
 		got, err := rows.line(line)
@@ -43,6 +53,7 @@ func TestRows(t *testing.T) {
 
 // rowRunner is one key and the limit in force.
 type rowRunner struct {
+	epoch int64
 	limit Limit
 	value []byte
 }
@@ -50,7 +61,7 @@ type rowRunner struct {
 // line returns the line as it should read. An error means that the row did what no update may bless.
 func (r *rowRunner) line(line string) (string, error) {
 	if strings.HasPrefix(line, "==") {
-		*r = rowRunner{}
+		*r = rowRunner{epoch: r.epoch}
 		return line, nil
 	}
 	if line == "" || line[0] == '#' {
@@ -77,14 +88,19 @@ func (r *rowRunner) line(line string) (string, error) {
 }
 
 func (r *rowRunner) run(words []string) (string, error) {
-	if words[0] == "limit" {
+	switch words[0] {
+	case "limit":
 		lim, err := rowLimit(words[1:])
 		if err == nil {
 			r.limit = lim
 		}
 		return "", err
+	case "from":
+		epoch, err := ParseNow([]byte(words[1]))
+		r.epoch = epoch
+		return "", err
 	}
-	now, err := rowTime(strings.TrimSuffix(words[0], ","))
+	now, err := r.time(strings.TrimSuffix(words[0], ","))
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +108,13 @@ func (r *rowRunner) run(words []string) (string, error) {
 	switch words[1] {
 	case "get":
 		return r.get()
+	case "size":
+		return strconv.Itoa(len(r.value)), nil
 	case "reset":
+		if len(words) == 3 {
+			lim, err := ParseExpression([]byte(words[2]))
+			return strconv.FormatInt(ResetUnder(lim, r.value, now), 10), err
+		}
 		return strconv.FormatInt(Reset(r.value, now), 10), nil
 	case "peek", "refund", "penalize":
 		d, err = r.other(words[1], []byte(words[2]), now)
@@ -102,19 +124,24 @@ func (r *rowRunner) run(words []string) (string, error) {
 	return fmt.Sprintf("%d %d %d %d %d", d.Allowed, d.RetryAfter, d.Remaining, d.ResetAfter, d.Limit), err
 }
 
+// rowLimit reads "rate burst", "expression" or "expression as name".
 func rowLimit(words []string) (Limit, error) {
-	if len(words) == 1 {
-		return ParseExpression([]byte(words[0]))
+	if len(words) == 2 {
+		return ParseLimit([]byte(words[0]), []byte(words[1]))
 	}
-	return ParseLimit([]byte(words[0]), []byte(words[1]))
+	lim, err := ParseExpression([]byte(words[0]))
+	if len(words) == 3 {
+		lim.Name = words[2]
+	}
+	return lim, err
 }
 
-func rowTime(s string) (int64, error) {
+func (r *rowRunner) time(s string) (int64, error) {
 	if strings.HasPrefix(s, "=") {
 		return ParseNow([]byte(s[1:]))
 	}
 	ms, err := strconv.ParseInt(s, 10, 64)
-	return rowsEpoch + ms, err
+	return r.epoch + ms, err
 }
 
 func (r *rowRunner) acquire(words []string, now int64) (d Decision, err error) {
@@ -183,9 +210,18 @@ func (r *rowRunner) get() (string, error) {
 		return "absent", nil
 	}
 	info, err := Inspect(r.value)
-	text := fmt.Sprintf("%v tokens %s at %d", info.Limit, info.Tokens, info.TS-rowsEpoch)
+	text := fmt.Sprintf("%v ", info.Limit)
+	if info.Limit.Name != "" {
+		text += "as " + info.Limit.Name + " "
+	}
+	if info.Limit.Algorithm == Bucket {
+		text += "tokens " + info.Tokens
+	} else {
+		text += fmt.Sprintf("used %d", info.Used)
+	}
+	text += fmt.Sprintf(" at %d", info.TS-r.epoch)
 	if info.BlockedUntil != 0 {
-		text += fmt.Sprintf(" blocked until %d", info.BlockedUntil-rowsEpoch)
+		text += fmt.Sprintf(" blocked until %d", info.BlockedUntil-r.epoch)
 	}
 	return text, err
 }
