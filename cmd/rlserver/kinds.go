@@ -221,6 +221,21 @@ func path(at func(*Values) *string) kind {
 	}
 }
 
+// optionalPath is a path or nothing.
+func optionalPath(at func(*Values) *string) kind {
+	k := path(at)
+	k.expect = `a path, or ""`
+	parse := k.parse
+	k.parse = func(v *Values, text string) error {
+		if text == "" {
+			*at(v) = ""
+			return nil
+		}
+		return parse(v, text)
+	}
+	return k
+}
+
 // password is a secret. The mask is refused, so that what CONFIG GET shows cannot be set by mistake.
 func password(at func(*Values) *secret) kind {
 	return kind{

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +21,7 @@ const version = "0.1.0"
 const (
 	exitOK       = 0
 	exitFailed   = 1 // could not start, or the last state could not be written
-	exitBadUsage = 2 // an option or the config file is wrong
+	exitBadUsage = 2 // an option, the config file or the limits-file is wrong
 )
 
 func main() {
@@ -42,6 +43,10 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "rlserver %s\n", fullVersion())
 		return exitOK
 	case actionCheckConfig:
+		if _, err := readLimitsFile(inv.config.Values().LimitsFile); err != nil {
+			fmt.Fprintf(stderr, "rlserver: %v\n", err)
+			return exitBadUsage
+		}
 		fmt.Fprintln(stdout, "The configuration is valid.")
 		return exitOK
 	}
@@ -59,26 +64,25 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	return serve(inv.config, log, stdout, stderr)
 }
 
-// serve runs a node until a signal or SHUTDOWN ends it.
+// serve runs a node until a signal or SHUTDOWN ends it. SIGHUP has it read the limits-file again.
 func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
-	signals := make(chan os.Signal, 2)
+	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(hangups, syscall.SIGHUP)
 	clock := newClock(machineSlept)
 	defer clock.Stop()
 	n, err := startNode(config, clock, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
+		if errors.As(err, new(limitsFault)) {
+			return exitBadUsage
+		}
 		return exitFailed
 	}
 	if v := config.Values(); levelOf(v.LogLevel) <= slog.LevelInfo && v.LogFormat != "json" {
 		fmt.Fprint(stdout, n.banner())
 	}
-	saving := true
-	select {
-	case sig := <-signals:
-		log.Info("stopping", "signal", sig.String())
-	case saving = <-n.asked:
-	}
+	saving := n.untilStop(signals, hangups)
 	go func() { // who asks twice does not want to wait
 		<-signals
 		log.Error("stopped at once by a second signal; the last changes may not be on disk")
@@ -90,6 +94,21 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	}
 	log.Info("stopped")
 	return exitOK
+}
+
+// untilStop reads the limits-file at each hangup, until a signal or SHUTDOWN asks for the end; saving says whether to write then.
+func (n *node) untilStop(signals, hangups <-chan os.Signal) (saving bool) {
+	for {
+		select {
+		case <-hangups:
+			n.reloadLimits()
+		case sig := <-signals:
+			n.log.Info("stopping", "signal", sig.String())
+			return true
+		case saving = <-n.asked:
+			return saving
+		}
+	}
 }
 
 // fullVersion is the version with the commit it was built from, if that is known.

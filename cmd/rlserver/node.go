@@ -59,6 +59,10 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, err
 	}
+	limits, err := readLimitsFile(v.LimitsFile)
+	if err != nil {
+		return nil, err
+	}
 	skew := v.MaxClockSkew.Milliseconds()
 	n := &node{config: config, clock: clock, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
 	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted})
@@ -76,7 +80,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	}
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
-		Version: version, Port: port(listeners), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
+		Version: version, Port: port(listeners), LimitsFile: v.LimitsFile, Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
 	})
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
@@ -88,10 +92,17 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	if err := n.startWeb(v.HTTPAddr); err != nil {
 		return nil, errors.Join(err, n.abandon())
 	}
-	if err := n.load(skew); err != nil {
+	changed, err := n.loadLimits(limits)
+	if err == nil {
+		err = n.load(skew)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.abandon())
 	}
 	n.db.Start(feed, n.store)
+	if changed {
+		go n.awaitLimits()
+	}
 	n.srv.SetLoading(false)
 	n.ready.Store(true)
 	go n.sweep()

@@ -19,6 +19,7 @@ type Values struct {
 	SnapshotInterval time.Duration
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
+	LimitsFile       string // empty: none
 	RequirePass      secret // empty: no password asked
 	ProtectedMode    bool
 	MaxClients       int
@@ -68,6 +69,8 @@ var options = []option{
 		kind: enum(func(v *Values) *string { return &v.CallerClock }, "bounded", "trusted", "ignored")},
 	{name: "max-clock-skew", def: "1s", help: "most that a caller's now may differ from the server's clock",
 		kind: duration(0, 24*time.Hour, func(v *Values) *time.Duration { return &v.MaxClockSkew })},
+	{name: "limits-file", def: "", help: "file of named limits, one a line; SIGHUP reads it again; empty: none",
+		kind: optionalPath(func(v *Values) *string { return &v.LimitsFile })},
 	{name: "requirepass", def: "", help: "password that AUTH asks for; empty: none", live: true, secret: true,
 		kind: password(func(v *Values) *secret { return &v.RequirePass })},
 	{name: "protected-mode", def: "yes", help: "without a password answer this machine only", live: true,
