@@ -35,7 +35,7 @@ func acquireAllRows() []*command {
 // leg is one key of a call with its limit and cost.
 type leg struct {
 	key      []byte
-	lim      engine.Limit
+	lim      engine.Limit // a name in it aliases the client's input
 	cost     int64
 	old      []byte // as stored; valid until the first write
 	d        engine.Decision
@@ -70,14 +70,14 @@ func (c *legs) release() {
 func rlAcquireAll(s *Session, args [][]byte) {
 	c := legsPool.Get().(*legs)
 	defer c.release()
-	if err := c.parse(args[1:]); err != nil {
+	if err := c.parse(s, args[1:]); err != nil {
 		s.failWith(err)
 		return
 	}
 	now := s.callerNow(c.now, c.given)
 	tx := s.srv.store.Lock(s.now, c.keys...)
 	defer tx.Unlock()
-	if fault := c.decide(&tx, now); fault != "" {
+	if fault := c.decide(s, &tx, now); fault != "" {
 		s.fail(fault)
 		return
 	}
@@ -92,7 +92,7 @@ func rlAcquireAll(s *Session, args [][]byte) {
 }
 
 // parse reads the words after the command's name.
-func (c *legs) parse(args [][]byte) (err error) {
+func (c *legs) parse(s *Session, args [][]byte) (err error) {
 	if n := len(args); n%wordsPerLeg == 2 && equalFold(args[n-2], "now") {
 		if c.now, c.given, _, err = nowArg(args[n-1:], noOption); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (c *legs) parse(args [][]byte) (err error) {
 		return fmt.Errorf("%d keys: expected at most %d", n, maxLegs)
 	}
 	for i := range n {
-		if err := c.add(args[i*wordsPerLeg:]); err != nil {
+		if err := c.add(s, args[i*wordsPerLeg:]); err != nil {
 			return fmt.Errorf("key %d: %w", i, err)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *legs) parse(args [][]byte) (err error) {
 }
 
 // add reads one leg at the front of args.
-func (c *legs) add(args [][]byte) (err error) {
+func (c *legs) add(s *Session, args [][]byte) (err error) {
 	l := leg{key: args[0]}
 	if len(l.key) > shard.MaxKeyBytes {
 		return fmt.Errorf("the key is %d bytes long: expected at most %d", len(l.key), shard.MaxKeyBytes)
@@ -128,9 +128,9 @@ func (c *legs) add(args [][]byte) (err error) {
 		}
 	}
 	if !oneArgument(args[1]) {
-		return fmt.Errorf("limit %.64q: expected one argument, as in 10:20 or fixed:100/1m", args[1])
+		return fmt.Errorf("limit %.64q: expected one argument, as in 10:20, fixed:100/1m or @name", args[1])
 	}
-	if l.lim, err = engine.ParseExpression(args[1]); err != nil {
+	if l.lim, err = s.oneLimit(args[1]); err != nil {
 		return err
 	}
 	if l.cost, err = engine.ParseTokens("cost", args[2]); err != nil {
@@ -141,14 +141,13 @@ func (c *legs) add(args [][]byte) (err error) {
 }
 
 // decide asks each leg by itself and writes nothing. fault is an error line.
-func (c *legs) decide(tx *shard.Tx, now int64) (fault string) {
+func (c *legs) decide(s *Session, tx *shard.Tx, now int64) (fault string) {
 	for i := range c.list {
 		l := &c.list[i]
-		e, found := tx.Get(l.key)
-		if found && e.Kind != byte(l.lim.Algorithm) {
+		var wrongType bool
+		if l.old, wrongType = s.entryFor(tx, l.key, &l.lim); wrongType {
 			return errWrongType
 		}
-		l.old = e.Value
 		state, d, err := engine.Acquire(c.states, l.lim, l.old, now, engine.Op{Cost: l.cost})
 		if err != nil {
 			return legFault(i, err)

@@ -147,23 +147,9 @@ func rlAcquire(s *Session, args [][]byte) {
 		s.failWith(err)
 		return
 	}
-	now := s.callerNow(a.now, a.given)
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
-	old, wrongType := s.entryFor(&tx, key, &a.lim)
-	if wrongType {
-		s.fail(errWrongType)
-		return
+	if d, ok := s.take(key, &a.lim, s.callerNow(a.now, a.given), a.op); ok {
+		s.decide(d)
 	}
-	state, d, err := engine.Acquire(s.buf[:0], a.lim, old, now, a.op)
-	if err != nil {
-		s.failWith(err)
-		return
-	}
-	if state != nil {
-		tx.Put(key, byte(a.lim.Algorithm), state, d.ResetAfter)
-	}
-	s.decide(d)
 }
 
 // peekArgs are the fields of RL.PEEK after the key.

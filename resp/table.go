@@ -10,6 +10,7 @@ var (
 	argLimit = arg{name: "limit", kind: "oneof", sub: []arg{
 		{name: "rate-burst", kind: "block", sub: []arg{{name: "rate", kind: "string"}, {name: "burst", kind: "integer"}}},
 		{name: "rate:burst", kind: "string"},
+		{name: "@name", kind: "string"},
 	}}
 	argNow  = arg{name: "now", kind: "string", optional: true}
 	argCost = arg{name: "tokens", kind: "integer", token: "COST", optional: true}
@@ -19,7 +20,9 @@ var (
 // file of its group, and its transcript.
 func rows() []*command {
 	all := limiterRows()
+	all = append(all, namedRows()...)
 	all = append(all, acquireAllRows()...)
+	all = append(all, windowRows()...)
 	all = append(all, throttleRows()...)
 	all = append(all, resetRows()...)
 	all = append(all, hashRows()...)

@@ -92,22 +92,9 @@ func clThrottle(s *Session, args [][]byte) {
 		s.failWith(err)
 		return
 	}
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
-	e, found := tx.Get(key)
-	if found && e.Kind != byte(lim.Algorithm) {
-		s.fail(errWrongType)
-		return
+	if d, ok := s.take(key, &lim, s.now, engine.Op{Cost: quantity}); ok {
+		s.throttled(d)
 	}
-	state, d, err := engine.Acquire(s.buf[:0], lim, e.Value, s.now, engine.Op{Cost: quantity})
-	if err != nil {
-		s.failWith(err)
-		return
-	}
-	if state != nil {
-		tx.Put(key, byte(lim.Algorithm), state, d.ResetAfter)
-	}
-	s.throttled(d)
 }
 
 // throttled answers and counts a decision in redis-cell's way: what is 1 for us

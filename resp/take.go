@@ -1,0 +1,24 @@
+package resp
+
+import "github.com/rlserver/rlserver/engine"
+
+// take decides op on one key under lim at now and writes what was debited. It
+// answers an error itself and is then not ok. The decision is not answered yet.
+func (s *Session) take(key []byte, lim *engine.Limit, now int64, op engine.Op) (d engine.Decision, ok bool) {
+	tx := s.srv.store.Lock(s.now, key)
+	defer tx.Unlock()
+	old, wrongType := s.entryFor(&tx, key, lim)
+	if wrongType {
+		s.fail(errWrongType)
+		return d, false
+	}
+	state, d, err := engine.Acquire(s.buf[:0], *lim, old, now, op)
+	if err != nil {
+		s.failWith(err)
+		return d, false
+	}
+	if state != nil {
+		tx.Put(key, byte(lim.Algorithm), state, d.ResetAfter)
+	}
+	return d, true
+}
