@@ -5,8 +5,25 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 )
+
+// must parses an expression that is right.
+func must(t testing.TB, expr string) Limit {
+	t.Helper()
+	l, err := ParseExpression([]byte(expr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// named gives a limit a name.
+func named(l Limit, name string) Limit {
+	l.Name = name
+	return l
+}
 
 // TestEntryBytes holds the layout that the package comment gives.
 func TestEntryBytes(t *testing.T) {
@@ -19,6 +36,18 @@ func TestEntryBytes(t *testing.T) {
 		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}, ts: rowsEpoch, blocked: rowsEpoch + 1, state: state{bucket: bucketState{-1}}}, "11" + "80d095ffbc31" + "81d095ffbc31" + "016414" + "01"},
 		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1}}, "10" + "00" + "010101" + "00"},
 		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1}, ts: 5, blocked: 5}, "10" + "05" + "010101" + "00"}, // a penalty that is over
+		{entry{limit: named(must(t, "10:20"), "ab"), ts: 5, blocked: 6, state: state{bucket: bucketState{1900}}}, "13" + "05" + "06" + "026162" + "016414" + "d81d"},
+		{entry{limit: must(t, "10:20"), name: []byte("ab"), ts: 5, state: state{bucket: bucketState{1900}}}, "12" + "05" + "026162" + "016414" + "d81d"},
+		// 1m is e0d403; a window opened 3 ms before ts, 2 counted.
+		{entry{limit: must(t, "fixed:5/1m"), ts: 9, state: state{fixed: fixedState{3, 2}}}, "20" + "09" + "e0d40305" + "0302"},
+		{entry{limit: must(t, "fixed-aligned:5/1m"), ts: 9, state: state{fixed: fixedState{9, 2}}}, "24" + "09" + "e0d40305" + "02"},
+		{entry{limit: must(t, "sliding:5/1m"), ts: 9, blocked: 11, state: state{sliding: slidingState{9, 4, 2}}}, "31" + "090b" + "e0d40305" + "0402"},
+		{entry{limit: must(t, "log:5/1m"), ts: 9}, "40" + "09" + "e0d40305" + "00"},
+		// One record of 5, 3 ms before ts; then a record of 4, 1 ms later one of 1, 2 ms later the newest of 300.
+		{entry{limit: must(t, "log:5/1m"), ts: 9, state: state{log: logState{total: 5, age: 3, last: 5}}}, "40" + "09" + "e0d40305" + "050300"},
+		{entry{limit: must(t, "log:999/1m"), ts: 9, state: state{log: logState{
+			total: 305, age: 3, span: 3, last: 300, head: record{1, 4}, tail: record{2, 1},
+		}}}, "40" + "09" + "e0d403e707" + "b1020303" + "ac02" + "0302" + "04"},
 	} {
 		if got := hex.EncodeToString(appendEntry(nil, &c.e)); got != c.want {
 			t.Errorf("%+v is %s, want %s", c.e, got, c.want)
@@ -28,58 +57,59 @@ func TestEntryBytes(t *testing.T) {
 
 // TestEntryRoundTrip: decode(encode(s)) = s, encode(decode(b)) = b, nothing may be missing and nothing may follow.
 func TestEntryRoundTrip(t *testing.T) {
-	longest := 0
-	for seed := range walks() {
-		w := newWalker(t, seed)
-		for range 4 {
-			w.step()
-			w.disturb()
+	eachAlgorithm(t, func(t *testing.T, a Algorithm) {
+		longest := 0
+		for seed := range walks() {
+			w := newWalker(t, a, seed)
+			for range 4 {
+				w.step()
+				w.disturb()
+			}
+			if w.value == nil {
+				continue
+			}
+			var e entry
+			if err := e.read(w.value); err != nil {
+				t.Fatalf("%x: %v", w.value, err)
+			}
+			if again := appendEntry([]byte("before"), &e); string(again) != "before"+string(w.value) {
+				t.Fatalf("%x reads %+v and writes %x", w.value, e, again)
+			}
+			if len(e.name) == 0 {
+				longest = max(longest, len(w.value))
+			}
+			checkDamage(t, w.value)
 		}
-		if w.value == nil {
-			continue
+		if a == Bucket && longest > 52 {
+			t.Errorf("an entry takes %d bytes, the package comment says at most 52", longest)
 		}
-		var e entry
-		if err := e.read(w.value); err != nil {
-			t.Fatalf("%x: %v", w.value, err)
-		}
-		if again := appendEntry([]byte("before"), &e); string(again) != "before"+string(w.value) {
-			t.Fatalf("%x reads %+v and writes %x", w.value, e, again)
-		}
-		longest = max(longest, len(w.value))
-		checkDamage(t, w.value)
-	}
-	e := entry{limit: Limit{Algorithm: Bucket, P: math.MaxInt64, Q: maxPeriod, Capacity: maxUnits / maxPeriod}, ts: MaxNow, blocked: maxBlocked, state: state{bucket: bucketState{maxUnits/maxPeriod*maxPeriod - maxUnits}}}
-	if n := len(appendEntry(nil, &e)); n > 52 || longest > 52 {
-		t.Errorf("an entry takes %d and %d bytes, the package comment says at most 52", n, longest)
+	})
+	e := entry{limit: Limit{Algorithm: Bucket, P: math.MaxInt64, Q: maxPeriod, Capacity: maxUnits / maxPeriod}, ts: MaxNow, blocked: maxBlocked}
+	e.state.bucket.credit = maxUnits/maxPeriod*maxPeriod - maxUnits
+	if n := len(appendEntry(nil, &e)); n > 52 {
+		t.Errorf("an entry takes %d bytes, the package comment says at most 52", n)
 	}
 }
 
-// checkDamage: bytes with one byte missing, added or changed are malformed, or are another entry that writes just these bytes.
+// checkDamage: bytes with one byte missing, added or changed are malformed, or are another entry that is written with just these bytes.
 func checkDamage(t *testing.T, b []byte) {
 	t.Helper()
-	check := func(b []byte) {
-		t.Helper()
-		var e entry
-		if err := e.read(b); err == nil && !bytes.Equal(appendEntry(nil, &e), b) {
-			t.Fatalf("%x reads %+v and writes %x", b, e, appendEntry(nil, &e))
-		} else if err != nil && err != ErrMalformed {
-			t.Fatal(err)
-		}
-	}
 	for i := range b {
-		var e entry
-		if e.read(b[:i]) == nil {
+		if _, err := Rebase(nil, b[:i], MaxNow); err == nil {
 			t.Fatalf("%x is cut off to %x and still reads", b, b[:i])
 		}
 		for _, flip := range []byte{1, 2, 0x40, 0x80, 0xff} {
 			damaged := bytes.Clone(b)
 			damaged[i] ^= flip
-			check(damaged)
+			if out, err := Rebase(nil, damaged, MaxNow); err == nil && !bytes.Equal(out, damaged) {
+				t.Fatalf("%x is damaged to %x and reads as %x", b, damaged, out)
+			} else if err != nil && err != ErrMalformed {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, more := range []byte{0, 1, 0x80} {
-		var e entry
-		if e.read(append(bytes.Clone(b), more)) == nil {
+		if _, err := Rebase(nil, append(bytes.Clone(b), more), MaxNow); err == nil {
 			t.Fatalf("%x reads with %x after it", b, more)
 		}
 	}
@@ -126,12 +156,15 @@ func TestMalformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	withFirst := func(first byte) []byte { return append([]byte{first}, damage(func(*entry) {})[1:]...) }
+	long := strings.Repeat("n", MaxNameBytes+1)
 	for name, b := range map[string][]byte{
 		"nothing":              {},
 		"no algorithm":         withFirst(0x01),
 		"an unknown algorithm": withFirst(0xe1),
-		"a name":               withFirst(0x13),
-		"an unknown flag":      withFirst(0x15),
+		"a name that is none":  withFirst(0x13),
+		"an unknown flag":      withFirst(0x19),
+		"an aligned bucket":    withFirst(0x15),
+		"a name too long":      damage(func(e *entry) { e.name = []byte(long) }),
 		"ts too late":          damage(func(e *entry) { e.ts, e.blocked = MaxNow+1, 0 }),
 		"blocked too late":     damage(func(e *entry) { e.blocked = maxBlocked + 1 }),
 		"P is 0":               damage(func(e *entry) { e.limit.P = 0 }),
@@ -154,8 +187,8 @@ func TestMalformed(t *testing.T) {
 		if name == "not in lowest terms" {
 			continue // only what comes from elsewhere is checked that far
 		}
-		if got := Reset(b, MaxNow); got != math.MaxInt64 {
-			t.Errorf("%s: Reset says %d", name, got)
+		if got, under := Reset(b, MaxNow), ResetUnder(good.limit, b, MaxNow); got != math.MaxInt64 || under != math.MaxInt64 || Name(b) != nil {
+			t.Errorf("%s: Reset says %d, ResetUnder %d, Name %s", name, got, under, Name(b))
 		}
 		_, err1 := StoredLimit(b)
 		_, err2 := Inspect(b)

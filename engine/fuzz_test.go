@@ -15,11 +15,20 @@ func FuzzAcquire(f *testing.F) {
 	f.Add(penalized, "1:5", rowsEpoch, int64(9), int64(0), true, false)
 	f.Add(penalized, "0.000000001:9205357", MaxNow, int64(1<<62), int64(0), false, true)
 	f.Add([]byte("\x10\x00\x01\x01\x01"), "9223372036854775807/1ms:1", int64(0), int64(-1), int64(-1), true, true)
+	f.Add([]byte("\x23\x09\x0a\x02ab\xe0\xd4\x03\x05\x03\x02"), "fixed:5/1m", int64(60_005), int64(1), int64(0), false, false)
+	f.Add([]byte("\x24\x09\xe0\xd4\x03\x05\x02"), "fixed-aligned:2/7ms", int64(60_005), int64(1), int64(0), false, false)
+	f.Add([]byte("\x30\x09\xe0\xd4\x03\x05\x04\x02"), "sliding:5/1m", int64(60_005), int64(4), int64(0), false, false)
+	f.Add([]byte("\x30\x09\xe0\xd4\x03\x05\x04\x02"), "sliding:4611686018427387903/11574d", int64(9), int64(1<<62), int64(0), false, false)
+	f.Add([]byte("\x40\x09\xe0\xd4\x03\xe7\x07\xb1\x02\x03\x03\xac\x02\x03\x02\x04"), "log:306/1m", int64(12), int64(5), int64(0), false, false)
+	f.Add([]byte("\x40\x09\xe0\xd4\x03\xe7\x07\xb1\x02\x03\x03\xac\x02\x03\x02\x04"), "log:4096/5ms", int64(12), int64(300), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, old []byte, expr string, now, cost, maxWait int64, partial, force bool) {
 		lim, err := ParseExpression([]byte(expr))
 		if err != nil {
-			lim = Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}
+			if lim, err = StoredLimit(old); err != nil {
+				lim = Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}
+			}
 		}
+		ResetUnder(lim, old, now)
 		op := Op{Cost: cost, MaxWait: maxWait, Partial: partial, Force: force}
 		out, d, err := Acquire(nil, lim, old, now, op)
 		if err != nil {
@@ -30,10 +39,11 @@ func FuzzAcquire(f *testing.F) {
 		}
 		w := &walker{t: t, lim: lim, value: old, now: now}
 		w.checkAnswer(op, out, d)
-		w.checkWait(op, out, d)
-		if len(old) > 0 {
-			w.checkLate(op, out, d)
+		if _, err := Rebase(nil, old, now); err != nil && len(old) > 0 {
+			return // damaged where this call did not look
 		}
+		w.checkWait(op, out, d)
+		w.checkLate(op, out, d)
 		if out == nil {
 			return
 		}
@@ -42,8 +52,12 @@ func FuzzAcquire(f *testing.F) {
 		if err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%x is rebased to %x, %v", out, again, err)
 		}
-		if _, _, err := Refund(nil, out, max(cost, 0), now); err != nil {
-			t.Fatal(err)
+		back, d, err := Refund(nil, out, max(cost, 0), now)
+		if err != nil || d.Remaining > d.Limit {
+			t.Fatal(d, err)
+		}
+		if again, err := Rebase(nil, back, MaxNow); back != nil && (err != nil || !bytes.Equal(again, back)) {
+			t.Fatalf("%x refunded is %x and rebased to %x, %v", out, back, again, err)
 		}
 	})
 }

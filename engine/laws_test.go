@@ -5,15 +5,29 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
-// walks is how many random walks a law is tried on.
+// walks is how many random walks a law is tried on for each algorithm.
 func walks() int {
 	if testing.Short() {
-		return 400
+		return 250
 	}
-	return 4000
+	return 3000
+}
+
+// eachAlgorithm runs a law on all rows of the table.
+func eachAlgorithm(t *testing.T, law func(t *testing.T, a Algorithm)) {
+	t.Helper()
+	for i := range algorithms {
+		if a := Algorithm(i); a.row() != nil {
+			t.Run(a.String(), func(t *testing.T) {
+				t.Parallel()
+				law(t, a)
+			})
+		}
+	}
 }
 
 // walker takes random steps with one key.
@@ -25,25 +39,30 @@ type walker struct {
 	now   int64
 }
 
-func newWalker(t *testing.T, seed int) *walker {
+func newWalker(t *testing.T, a Algorithm, seed int) *walker {
 	w := &walker{Rand: rand.New(rand.NewPCG(uint64(seed), 7)), t: t}
-	w.lim = w.limit()
+	w.lim = w.limit(a)
 	w.now = [...]int64{0, 1_700_000_000_000, MaxNow - 1<<40}[w.IntN(3)] + w.Int64N(1000)
 	return w
 }
 
 // limit is an ordinary one or one near a bound.
-func (w *walker) limit() Limit {
-	l := Limit{Algorithm: Bucket, P: 1 + w.Int64N(20), Q: 1 + w.Int64N(2000)}
-	switch w.IntN(8) {
-	case 0:
-		l.P = math.MaxInt64 >> w.IntN(63)
-	case 1:
-		l.Q = maxPeriod >> w.IntN(40)
+func (w *walker) limit(a Algorithm) Limit {
+	l := Limit{Algorithm: a}
+	if w.IntN(4) == 0 {
+		l.Name = "wb:orders"
 	}
-	d := commonDivisor(l.P, l.Q)
-	l.P, l.Q = l.P/d, l.Q/d
-	largest := maxUnits / l.Q
+	largest := a.row().largest
+	if a.row().windowed {
+		l.Window = 1 + w.Int64N(2000)
+		l.Aligned = a == Fixed && w.IntN(2) == 0
+		if w.IntN(8) == 0 {
+			l.Window = maxPeriod >> w.IntN(40)
+		}
+	} else {
+		l.P, l.Q = w.rate()
+		largest = maxUnits / l.Q
+	}
 	l.Capacity = 1 + w.Int64N(min(largest, 30))
 	if w.IntN(8) == 0 {
 		l.Capacity = max(largest>>w.IntN(64), 1)
@@ -51,17 +70,39 @@ func (w *walker) limit() Limit {
 	return l
 }
 
-// step moves the time, mostly a little on, sometimes back.
+func (w *walker) rate() (p, q int64) {
+	p, q = 1+w.Int64N(20), 1+w.Int64N(2000)
+	switch w.IntN(8) {
+	case 0:
+		p = math.MaxInt64 >> w.IntN(63)
+	case 1:
+		q = maxPeriod >> w.IntN(40)
+	}
+	d := commonDivisor(p, q)
+	return p / d, q / d
+}
+
+// step moves the time, mostly a little on, sometimes back, sometimes to the edge of a window.
 func (w *walker) step() {
-	refill := max(w.lim.Q/w.lim.P, 1)
-	switch w.IntN(6) {
+	stride := w.lim.Window
+	if stride == 0 {
+		stride = 3 * max(w.lim.Q/w.lim.P, 1)
+	}
+	stride = min(stride, 1<<40)
+	switch w.IntN(7) {
 	case 0:
 	case 1:
-		w.now -= w.Int64N(min(3*refill, 1<<40))
+		w.now -= w.Int64N(stride)
 	case 2:
 		w.now += w.Int64N(1 << 20)
+	case 3:
+		if w.lim.Window > 0 {
+			w.now += w.lim.Window - w.now%w.lim.Window - w.Int64N(2)
+		}
+	case 4:
+		w.now += w.Int64N(max(stride/8, 1))
 	default:
-		w.now += w.Int64N(min(3*refill, 1<<40))
+		w.now += w.Int64N(stride)
 	}
 	w.now = min(max(w.now, 0), MaxNow)
 }
@@ -84,15 +125,20 @@ func (w *walker) cost() int64 {
 func (w *walker) disturb() {
 	var out []byte
 	var err error
+	op := Op{Cost: w.cost()}
 	switch w.IntN(5) {
 	case 0:
-		w.lim = w.limit()
+		w.lim = w.limit(w.lim.Algorithm)
 	case 1:
 		out, _, err = Penalize(nil, w.lim, w.value, w.Int64N(5000), w.now)
 	case 2:
-		out, _, err = Acquire(nil, w.lim, w.value, w.now, Op{Cost: w.cost(), Force: true})
+		op.Force = w.lim.Algorithm == Bucket
+		out, _, err = Acquire(nil, w.lim, w.value, w.now, op)
 	case 3:
-		out, _, err = Acquire(nil, w.lim, w.value, w.now, Op{Cost: w.cost(), MaxWait: 1 + w.Int64N(MaxMaxWait)})
+		if w.lim.Algorithm == Bucket {
+			op.MaxWait = 1 + w.Int64N(MaxMaxWait)
+		}
+		out, _, err = Acquire(nil, w.lim, w.value, w.now, op)
 	case 4:
 		if w.value != nil {
 			out, _, err = Refund(nil, w.value, w.cost(), w.now)
@@ -115,6 +161,9 @@ func (w *walker) keep(out []byte, err error) {
 // op is a call of any kind.
 func (w *walker) op() Op {
 	op := Op{Cost: w.cost()}
+	if w.lim.Algorithm != Bucket {
+		return op
+	}
 	switch w.IntN(6) {
 	case 0:
 		op.MaxWait = 1 + w.Int64N(MaxMaxWait)>>w.IntN(27)
@@ -128,28 +177,37 @@ func (w *walker) op() Op {
 
 // TestLaws walks at random and holds every call to what the contract promises of any call.
 func TestLaws(t *testing.T) {
-	for seed := range walks() {
-		w := newWalker(t, seed)
-		for range 30 {
-			w.step()
-			if w.IntN(3) == 0 {
-				w.disturb()
+	eachAlgorithm(t, func(t *testing.T, a Algorithm) {
+		for seed := range walks() {
+			w := newWalker(t, a, seed)
+			for range 30 {
+				w.step()
+				if w.IntN(3) == 0 {
+					w.disturb()
+				}
+				w.checkCall(w.op())
 			}
-			op := w.op()
-			before := bytes.Clone(w.value)
-			out, d, err := Acquire(nil, w.lim, w.value, w.now, op)
-			if !bytes.Equal(before, w.value) {
-				t.Fatal("the old bytes were written to")
-			}
-			if err == nil {
-				w.checkAnswer(op, out, d)
-				w.checkWait(op, out, d)
-				w.checkReset(out, d)
-				w.checkLate(op, out, d)
-			}
-			w.keep(out, err)
 		}
+	})
+}
+
+// checkCall makes a call and looks at it from all sides.
+func (w *walker) checkCall(op Op) {
+	w.t.Helper()
+	before := bytes.Clone(w.value)
+	out, d, err := Acquire(nil, w.lim, w.value, w.now, op)
+	if !bytes.Equal(before, w.value) {
+		w.t.Fatal("the old bytes were written to")
 	}
+	if err == nil {
+		w.checkAnswer(op, out, d)
+		w.checkWait(op, out, d)
+		w.checkReset(out, d)
+		w.checkLate(op, out, d)
+	}
+	w.keep(out, err)
+	w.checkStored()
+	w.checkIdle()
 }
 
 // checkAnswer: a refusal changes nothing, no number is out of its range, and a peek gets the same answer without the debit.
@@ -245,7 +303,7 @@ func (w *walker) checkReset(out []byte, d Decision) {
 // checkLate: a call from the past is the same call at the entry's time; only its waits are longer, by as much as it is late.
 func (w *walker) checkLate(op Op, out []byte, d Decision) {
 	w.t.Helper()
-	if w.value == nil || op.MaxWait != 0 {
+	if len(w.value) == 0 || op.MaxWait != 0 {
 		return
 	}
 	info, err := Inspect(w.value)
@@ -271,67 +329,223 @@ func (w *walker) checkLate(op Op, out []byte, d Decision) {
 	}
 }
 
+// checkStored: what is stored reads back to the same bytes, and says under a limit what a peek under it says.
+func (w *walker) checkStored() {
+	w.t.Helper()
+	if w.value == nil {
+		return
+	}
+	again, err := Rebase(nil, w.value, MaxNow)
+	if err != nil || !bytes.Equal(again, w.value) {
+		w.t.Fatalf("%x is rebased to %x, %v", w.value, again, err)
+	}
+	info, err := Inspect(w.value)
+	stored, _ := StoredLimit(w.value)
+	if err != nil || info.Limit != stored || string(Name(w.value)) != stored.Name {
+		w.t.Fatalf("%x: %+v, %+v, name %s, %v", w.value, info, stored, Name(w.value), err)
+	}
+	other := w.limit(w.lim.Algorithm)
+	for _, l := range []Limit{stored, other} {
+		d, err := Peek(l, w.value, info.TS, 0)
+		under, err2 := InspectUnder(l, w.value)
+		if (err == nil) != (err2 == nil) {
+			w.t.Fatalf("%x under %v: peek %v, inspect %v", w.value, l, err, err2)
+		}
+		if err != nil {
+			continue
+		}
+		if got := ResetUnder(l, w.value, info.TS); got != d.ResetAfter {
+			w.t.Fatalf("%x under %v: ResetUnder says %d, a peek %+v", w.value, l, got, d)
+		}
+		if left := max(l.Capacity-under.Used, 0); l.Algorithm != Bucket && info.BlockedUntil == 0 && d.Remaining != left {
+			w.t.Fatalf("%x under %v: InspectUnder says %+v, a peek %+v", w.value, l, under, d)
+		}
+	}
+	if got := Reset(w.value, info.TS); got != ResetUnder(stored, w.value, info.TS) {
+		w.t.Fatalf("%x: Reset says %d", w.value, got)
+	}
+}
+
+// checkIdle: an entry that may be dropped answers as an absent key does, to the last byte.
+func (w *walker) checkIdle() {
+	w.t.Helper()
+	if w.value == nil {
+		return
+	}
+	stored, err := StoredLimit(w.value)
+	now := Reset(w.value, 0)
+	if err != nil || now > MaxNow {
+		return
+	}
+	op := w.op()
+	out, d, err := Acquire(nil, stored, w.value, now, op)
+	fresh, want, err2 := Acquire(nil, stored, nil, now, op)
+	if d != want || !bytes.Equal(out, fresh) || (err == nil) != (err2 == nil) {
+		w.t.Fatalf("%v %x may be dropped at %d, but %+v answers %+v %x, an absent key %+v %x", stored, w.value, now, op, d, out, want, fresh)
+	}
+}
+
 // TestLawTimeNeverRunsBack: ts only grows, whatever comes.
 func TestLawTimeNeverRunsBack(t *testing.T) {
-	for seed := range walks() / 4 {
-		w := newWalker(t, seed)
-		var ts, blocked int64
-		for range 30 {
-			w.step()
-			w.disturb()
-			w.keep(func() ([]byte, error) {
-				out, _, err := Acquire(nil, w.lim, w.value, w.now, w.op())
-				return out, err
-			}())
+	eachAlgorithm(t, func(t *testing.T, a Algorithm) {
+		for seed := range walks() / 4 {
+			w := newWalker(t, a, seed)
+			var ts, blocked int64
+			for range 30 {
+				w.step()
+				w.disturb()
+				w.keep(func() ([]byte, error) {
+					out, _, err := Acquire(nil, w.lim, w.value, w.now, w.op())
+					return out, err
+				}())
+				if w.value == nil {
+					continue
+				}
+				info, err := Inspect(w.value)
+				if err != nil || info.TS < ts || info.BlockedUntil < blocked && info.TS < blocked {
+					t.Fatalf("%x after ts %d, blocked until %d: %+v, %v", w.value, ts, blocked, info, err)
+				}
+				ts, blocked = info.TS, info.BlockedUntil
+			}
+		}
+	})
+}
+
+// TestLawRebased: bytes brought to an earlier time say there what they said before, but that nothing is forgotten later than it was.
+func TestLawRebased(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a Algorithm) {
+		for seed := range walks() {
+			w := newWalker(t, a, seed)
+			for range 6 {
+				w.step()
+				w.disturb()
+			}
 			if w.value == nil {
 				continue
 			}
-			info, err := Inspect(w.value)
-			if err != nil || info.TS < ts || info.BlockedUntil < blocked && info.TS < blocked {
-				t.Fatalf("%x after ts %d, blocked until %d: %+v, %v", w.value, ts, blocked, info, err)
-			}
-			ts, blocked = info.TS, info.BlockedUntil
-		}
-	}
-}
-
-// TestLawGranted: in any span of the entry's time no more is granted than burst + rate * span.
-func TestLawGranted(t *testing.T) {
-	for seed := range walks() / 8 {
-		w := newWalker(t, seed)
-		var at, granted []int64
-		for range 60 {
-			w.step()
-			op := Op{Cost: 1 + w.Int64N(min(w.lim.Capacity, 4)), Partial: w.IntN(3) == 0}
-			out, d, err := Acquire(nil, w.lim, w.value, w.now, op)
-			w.keep(out, err)
-			if d.Allowed == 0 {
-				continue
-			}
-			if !op.Partial {
-				d.Allowed = op.Cost
-			}
-			info, err := Inspect(w.value)
+			before, err := Inspect(w.value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			at, granted = append(at, info.TS), append(granted, d.Allowed)
+			limit := before.TS - w.Int64N(before.TS+1)>>w.IntN(50)
+			out, err := Rebase([]byte("x"), w.value, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := Inspect(out[1:])
+			want := before
+			want.TS = limit
+			if before.BlockedUntil != 0 {
+				want.BlockedUntil -= before.TS - limit
+			}
+			if after != want || err != nil {
+				t.Fatalf("%x brought to %d is %+v, %v, want %+v", w.value, limit, after, err, want)
+			}
+			if _, err := Rebase(nil, out[1:], MaxNow); err != nil {
+				t.Fatalf("%x brought to %d is %x: %v", w.value, limit, out[1:], err)
+			}
 		}
-		checkSpans(t, w.lim, at, granted, 0)
+	})
+}
+
+// grant is what a call was granted, or a refund gave back, at a time of the entry.
+type grant struct{ at, granted, refunded int64 }
+
+// TestLawGranted: in any span of the entry's time no more is granted than the algorithm allows, and refunded.
+func TestLawGranted(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a Algorithm) {
+		for seed := range walks() / 4 {
+			w := newWalker(t, a, seed)
+			refunds := w.IntN(2)
+			var grants []grant
+			for range 60 {
+				w.step()
+				grants = append(grants, w.granted(refunds > 0 && w.value != nil && w.IntN(4) == 0))
+			}
+			if a == Bucket {
+				checkSpans(t, w.lim, grants, 0)
+			} else {
+				checkWindows(t, w.lim, grants)
+			}
+		}
+	})
+}
+
+// granted calls or refunds.
+func (w *walker) granted(refund bool) (g grant) {
+	op := Op{Cost: 1 + w.Int64N(min(w.lim.Capacity, 4)), Partial: w.lim.Algorithm == Bucket && w.IntN(3) == 0}
+	var out []byte
+	var d Decision
+	var err error
+	if refund {
+		out, _, err = Refund(nil, w.value, op.Cost, w.now)
+		g.refunded = op.Cost
+	} else {
+		out, d, err = Acquire(nil, w.lim, w.value, w.now, op)
+		g.granted = d.Allowed
+		if !op.Partial {
+			g.granted *= op.Cost
+		}
+	}
+	w.keep(out, err)
+	if out == nil {
+		return grant{}
+	}
+	info, err := Inspect(w.value)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	g.at = info.TS
+	return g
+}
+
+// checkWindows adds up what each window was granted, by nothing but the times: in the log's case the window that ends with each grant, in
+// the others those that the contract lays down.
+func checkWindows(t *testing.T, l Limit, grants []grant) {
+	t.Helper()
+	net, start := int64(0), int64(math.MinInt64)
+	for i, g := range grants {
+		if g == (grant{}) {
+			continue
+		}
+		switch {
+		case l.Algorithm == Log:
+			net = 0
+			for _, earlier := range grants[:i+1] {
+				if earlier.at > g.at-l.Window {
+					net += earlier.granted - earlier.refunded
+				}
+			}
+		case l.Algorithm == Fixed && !l.Aligned:
+			if start == math.MinInt64 || net <= 0 || g.at-start >= l.Window {
+				net, start = 0, g.at
+			}
+			net += g.granted - g.refunded
+		default:
+			if slot := g.at - g.at%l.Window; slot != start {
+				net, start = 0, slot
+			}
+			net += g.granted - g.refunded
+		}
+		if net > l.Capacity {
+			t.Fatalf("%v: %d granted and not refunded in the window of the call at %d: %+v", l, net, g.at, grants[:i+1])
+		}
 	}
 }
 
-// checkSpans allows for slack ms more in each span.
-func checkSpans(t *testing.T, l Limit, at, granted []int64, slack int64) {
+// checkSpans allows for slack ms more in each span of a bucket's time.
+func checkSpans(t *testing.T, l Limit, grants []grant, slack int64) {
 	t.Helper()
 	units := func(n, each int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(each)) }
-	for i := range at {
+	for i, first := range grants {
 		var sum int64
-		for j := i; j < len(at); j++ {
-			sum += granted[j]
-			bound := units(at[j]-at[i]+slack, l.P)
+		for _, g := range grants[i:] {
+			if sum += g.granted - g.refunded; first == (grant{}) || g == (grant{}) {
+				continue
+			}
+			bound := units(g.at-first.at+slack, l.P)
 			if bound.Add(bound, units(l.Capacity, l.Q)); units(sum, l.Q).Cmp(bound) > 0 {
-				t.Fatalf("%v granted %d in the span from %d to %d", l, sum, at[i], at[j])
+				t.Fatalf("%v granted %d in the span from %d to %d", l, sum, first.at, g.at)
 			}
 		}
 	}
@@ -340,8 +554,8 @@ func checkSpans(t *testing.T, l Limit, at, granted []int64, slack int64) {
 // TestLawFirstComeFirstServed: who asks later with MAXWAIT is not let in before who asked earlier, and all of them fit the rate.
 func TestLawFirstComeFirstServed(t *testing.T) {
 	for seed := range walks() / 8 {
-		w := newWalker(t, seed)
-		var at, granted []int64
+		w := newWalker(t, Bucket, seed)
+		var grants []grant
 		for range 60 {
 			w.now += w.Int64N(1 + min(w.lim.Q/w.lim.P, 1<<30))
 			op := Op{Cost: 1 + w.Int64N(min(w.lim.Capacity, 4)), MaxWait: MaxMaxWait}
@@ -350,16 +564,16 @@ func TestLawFirstComeFirstServed(t *testing.T) {
 			if err != nil || d.Allowed == 0 {
 				continue
 			}
-			if n := len(at); n > 0 && at[n-1] > w.now+d.RetryAfter {
-				t.Fatalf("%v: let in at %d, the one before at %d", w.lim, w.now+d.RetryAfter, at[n-1])
+			if n := len(grants); n > 0 && grants[n-1].at > w.now+d.RetryAfter {
+				t.Fatalf("%v: let in at %d, the one before at %d", w.lim, w.now+d.RetryAfter, grants[n-1].at)
 			}
-			at, granted = append(at, w.now+d.RetryAfter), append(granted, op.Cost)
+			grants = append(grants, grant{at: w.now + d.RetryAfter, granted: op.Cost})
 		}
-		checkSpans(t, w.lim, at, granted, 1) // waits are rounded up to a ms
+		checkSpans(t, w.lim, grants, 1) // waits are rounded up to a ms
 	}
 }
 
-// TestSustained counts what gets in over many calls (field reports B026, B052, B053).
+// TestSustained counts what gets in over many calls (field reports B026, B051, B052, B053, B058).
 func TestSustained(t *testing.T) {
 	for _, c := range []struct {
 		limit           string
@@ -372,6 +586,10 @@ func TestSustained(t *testing.T) {
 		{limit: "1:1", calls: 22, at: func(i int) int64 { return int64(i) * 100 }, atLeast: 3, atMost: 3, every: 10},
 		{limit: "150:150", calls: 10_000, at: func(i int) int64 { return int64(i) + int64(i%2)*1000 }, atLeast: 150 + 150*10, atMost: 150 + 150*11},
 		{limit: "100:1", calls: 1000, at: func(i int) int64 { return int64(i) }, atLeast: 100, atMost: 100, every: 10},
+		{limit: "fixed:5/1s", calls: 50, at: func(i int) int64 { return int64(i) * 100 }, atLeast: 25, atMost: 25},
+		{limit: "log:1/1s", calls: 100, at: func(i int) int64 { return int64(i) * 100 }, atLeast: 10, atMost: 10, every: 10},
+		{limit: "log:10/10m", calls: 21, at: func(i int) int64 { return int64(i) * 30_000 }, atLeast: 11, atMost: 11},
+		{limit: "log:10/10m", calls: 60_000, at: func(i int) int64 { return int64(i) }, atLeast: 10, atMost: 10},
 	} {
 		lim, err := ParseExpression([]byte(c.limit))
 		if err != nil {
@@ -402,6 +620,8 @@ func TestSustained(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	limits := []string{
 		"9223372036854775807/1ms:9205357638345293824", "9223372036854775807/1ms:1", "0.000000001:1", "0.000000001:9205357", "1:9205357638345293", "10:20",
+		"fixed:4611686018427387903/11574d", "fixed-aligned:4611686018427387903/1ms", "fixed:1/1ms", "sliding:4611686018427387903/11574d",
+		"sliding:4611686018427387903/1ms", "sliding:1/11574d", "log:4096/11574d", "log:4096/1ms",
 	}
 	costs := []int64{0, 1, 2, 1 << 31, 1 << 32, 1 << 53, 1 << 62, math.MaxInt64 - 1, math.MaxInt64}
 	for _, text := range limits {
@@ -469,21 +689,55 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
+// TestOutOfRangeWindows: nor are they where windows are concerned.
+func TestOutOfRangeWindows(t *testing.T) {
+	for i, l := range []Limit{
+		{Algorithm: Fixed, Capacity: 1}, {Algorithm: Fixed, Window: 1}, {Algorithm: Fixed, Window: -1, Capacity: 1}, {Algorithm: Fixed, Window: 1, Capacity: -1},
+		{Algorithm: Sliding, Window: 1, Capacity: maxCount + 1}, {Algorithm: Sliding, Window: maxPeriod + 1, Capacity: 1}, {Algorithm: Log, Window: 1, Capacity: 4097},
+		{Algorithm: Log, Window: 1, Capacity: 1, Aligned: true}, {Algorithm: Sliding, Window: 1, Capacity: 1, Aligned: true}, {Algorithm: Fixed, Window: 1, Capacity: 1, P: 1},
+		{Algorithm: Fixed, Window: 1, Capacity: 1, Q: 1}, {Algorithm: Bucket, P: 1, Q: 1, Capacity: 1, Window: 1}, {Algorithm: Bucket, P: 1, Q: 1, Capacity: 1, Aligned: true},
+		{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1, Name: strings.Repeat("n", MaxNameBytes+1)}, {Algorithm: Log, Window: 1, Capacity: 1, Name: strings.Repeat("n", MaxNameBytes+1)},
+	} {
+		out, d, err := Acquire(nil, l, nil, rowsEpoch, Op{Cost: 1})
+		if err == nil || out != nil || d != (Decision{}) {
+			t.Errorf("case %d: %+v, %x, %v", i, d, out, err)
+		}
+	}
+	for a := range algorithms {
+		for _, op := range []Op{{Cost: 1, Force: true}, {Cost: 1, Partial: true}, {Cost: 1, MaxWait: 1}, {Cost: -1}, {Cost: 1, Force: true, Partial: true, MaxWait: 1}} {
+			l := Limit{Algorithm: Algorithm(a), Window: 1000, Capacity: 5}
+			if _, _, err := Acquire(nil, l, nil, rowsEpoch, op); err == nil {
+				t.Errorf("%v takes %+v", l.Algorithm, op)
+			}
+		}
+	}
+	for _, a := range []Algorithm{0, Bucket, 9, 255} {
+		if l, err := ParseWindow(a, []byte("5"), []byte("1m")); err == nil || l != (Limit{}) {
+			t.Errorf("%v has no windows, but parses %+v", a, l)
+		}
+	}
+}
+
 // TestAcquireDoesNotAllocate covers the hot path, granted and refused.
 func TestAcquireDoesNotAllocate(t *testing.T) {
-	lim := Limit{Algorithm: Bucket, P: 1, Q: 100, Capacity: 20}
-	old, _, err := Acquire(nil, lim, nil, rowsEpoch, Op{Cost: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dst := make([]byte, 0, EntryRoom)
-	if n := testing.AllocsPerRun(100, func() {
-		_, d, err := Acquire(dst, lim, old, rowsEpoch, Op{Cost: 1})
-		_, refused, err2 := Acquire(dst, lim, old, rowsEpoch, Op{Cost: 20})
-		if d.Allowed != 1 || refused.Allowed != 0 || err != nil || err2 != nil {
-			t.Fatal(d, refused, err, err2)
+	for _, expr := range []string{"10:20", "fixed:20/1m", "fixed-aligned:20/1m", "sliding:20/1m", "log:20/1m"} {
+		for _, name := range []string{"", "wb:orders"} {
+			lim := named(must(t, expr), name)
+			old, _, err := Acquire(nil, lim, nil, rowsEpoch, Op{Cost: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dst := make([]byte, 0, 3*EntryRoom)
+			if n := testing.AllocsPerRun(100, func() {
+				_, d, err := Acquire(dst, lim, old, rowsEpoch, Op{Cost: 1})
+				_, refused, err2 := Acquire(dst, lim, old, rowsEpoch, Op{Cost: 20})
+				reset := ResetUnder(lim, old, rowsEpoch)
+				if d.Allowed != 1 || refused.Allowed != 0 || err != nil || err2 != nil || reset == 0 || string(Name(old)) != name {
+					t.Fatal(d, refused, err, err2, reset)
+				}
+			}); n != 0 {
+				t.Errorf("%s %s: %v allocations", expr, name, n)
+			}
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"strconv"
@@ -52,6 +53,40 @@ func TestParseLimit(t *testing.T) {
 	}
 }
 
+func TestParseWindow(t *testing.T) {
+	for _, c := range []struct {
+		expr string
+		want Limit
+		text string // "" = expr
+	}{
+		{"fixed:100/1m", Limit{Algorithm: Fixed, Capacity: 100, Window: 60_000}, ""},
+		{"fixed-aligned:100/60s", Limit{Algorithm: Fixed, Aligned: true, Capacity: 100, Window: 60_000}, "fixed-aligned:100/1m"},
+		{"sliding:1000/h", Limit{Algorithm: Sliding, Capacity: 1000, Window: 3_600_000}, "sliding:1000/1h"},
+		{"log:5/15m", Limit{Algorithm: Log, Capacity: 5, Window: 900_000}, ""},
+		{"log:4096/11574d", Limit{Algorithm: Log, Capacity: 4096, Window: 999_993_600_000}, ""},
+		{"fixed:4611686018427387903/1ms", Limit{Algorithm: Fixed, Capacity: 4_611_686_018_427_387_903, Window: 1}, ""},
+		{"sliding:4611686018427387903/1000000000000ms", Limit{Algorithm: Sliding, Capacity: 4_611_686_018_427_387_903, Window: 1_000_000_000_000}, "sliding:4611686018427387903/1000000000s"},
+	} {
+		got, err := ParseExpression([]byte(c.expr))
+		if err != nil || got != c.want {
+			t.Errorf("%s is %+v, %v, want %+v", c.expr, got, err, c.want)
+		}
+		if text := cmp.Or(c.text, c.expr); got.String() != text {
+			t.Errorf("%s reads %s, want %s", c.expr, got, text)
+		}
+		if again, err := ParseExpression([]byte(got.String())); again != got {
+			t.Errorf("%s parses to %+v, %v", got, again, err)
+		}
+		_, rest, _ := strings.Cut(c.expr, ":")
+		n, window, _ := strings.Cut(rest, "/")
+		direct, err := ParseWindow(c.want.Algorithm, []byte(n), []byte(window))
+		direct.Aligned = c.want.Aligned
+		if direct != c.want || err != nil {
+			t.Errorf("%v %s %s is %+v, %v", c.want.Algorithm, n, window, direct, err)
+		}
+	}
+}
+
 // TestLimitText proves that the text of any limit parses back to it.
 func TestLimitText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -78,6 +113,11 @@ func TestLargestAcceptedIsNamed(t *testing.T) {
 		{"99999999999999999999/1m:1", "9223372036854775807"},
 		{"1/11575d:1", "11574d"},
 		{"1/1000000000001ms:1", "11574d"},
+		{"log:4097/1m", "4096"},
+		{"log:99999999999999999999/1m", "4096"},
+		{"fixed:4611686018427387904/1m", "4611686018427387903"},
+		{"sliding:4611686018427387904/1m", "4611686018427387903"},
+		{"sliding:1/11575d", "11574d"},
 	} {
 		_, err := ParseExpression([]byte(c.expr))
 		if err == nil || !strings.Contains(err.Error(), "at most "+c.named) {
@@ -96,6 +136,11 @@ func TestLargestAcceptedIsNamed(t *testing.T) {
 }
 
 func TestBarePeriodShowsAUnit(t *testing.T) {
+	for _, window := range []string{"60", "1"} {
+		if _, err := ParseWindow(Fixed, []byte("5"), []byte(window)); err == nil || !strings.Contains(err.Error(), "60s") {
+			t.Errorf("%s: %v, want it to show 60s", window, err)
+		}
+	}
 	for _, rate := range []string{"5/60", "5/1"} {
 		if _, err := ParseLimit([]byte(rate), []byte("1")); err == nil || !strings.Contains(err.Error(), "60s") {
 			t.Errorf("%s: %v, want it to show 60s", rate, err)
@@ -130,7 +175,13 @@ func TestBadArguments(t *testing.T) {
 		{"rate", func(b []byte) error { _, err := ParseLimit(b, []byte("1")); return err },
 			[]string{"0", "0.0", "0.000000000", "0/1s", "1/0s", "1/s5", "1/-1s", "1/1", "1/1.5s", "1.5/1s", "1/1 s", "1/1S", "1/1us", "1/1w", "1/99999999999999999999s", "1/9223372036854775807d"}},
 		{"burst", func(b []byte) error { _, err := ParseLimit([]byte("1"), b); return err }, []string{"0", "1.5", "1s", "9205357638345294"}},
-		{"limit", func(b []byte) error { _, err := ParseExpression(b); return err }, []string{"10", "10:20:30", "@name", "@a:b:c"}},
+		{"expression", func(b []byte) error { _, err := ParseExpression(b); return err }, []string{
+			"10", "10:20:30", "@name", "@a:b:c", "fixed", "fixed:", "fixed:/", "fixed:5", "fixed:5/", "fixed:/1m", "fixed:5/1m/1m", "fixed:5:1m", "Fixed:5/1m", "fixed :5/1m",
+			"bucket:10:20", "bucket:5/1m", "fixed-aligned:5", "sliding-aligned:5/1m", "log-aligned:5/1m", "log:4097/1m", "log:5/60", "log:5/0s", "log:-5/1m", "log:05/1m", "a:5/1m",
+		}},
+		{"limit", func(b []byte) error { _, err := ParseWindow(Log, b, []byte("1m")); return err }, []string{"0", "4097", "1.5", "5/1m"}},
+		{"window", func(b []byte) error { _, err := ParseWindow(Fixed, []byte("1"), b); return err },
+			[]string{"0s", "60", "1", "s5", "-1s", "1.5s", "1 s", "1S", "1us", "1w", "11575d", "1000000000001ms", "99999999999999999999s", "9223372036854775807d"}},
 		{"now", func(b []byte) error { _, err := ParseNow(b); return err }, []string{"*", "1.5", "9007199254740992", "1s"}},
 		{"COST", func(b []byte) error { _, err := ParseCost(b); return err }, []string{"1.5", "1s"}},
 		{"tokens", func(b []byte) error { _, err := ParseTokens("tokens", b); return err }, []string{"1.5", "1s"}},
@@ -158,10 +209,10 @@ func checkArgumentError(t *testing.T, name, text string, err error) {
 		return
 	}
 	// An expression is refused as a whole or by the part that is wrong.
-	if a.Argument != name && !(name == "limit" && (a.Argument == "rate" || a.Argument == "burst")) {
+	if a.Argument != name && !(name == "expression" && strings.Contains("limit window rate burst", a.Argument)) {
 		t.Errorf("%s %.70q: names %s", name, text, a.Argument)
 	}
-	if shown := text[:min(len(text), 64)]; name != "limit" && !strings.Contains(err.Error(), strconv.QuoteToASCII(shown)) {
+	if shown := text[:min(len(text), 64)]; name != "expression" && !strings.Contains(err.Error(), strconv.QuoteToASCII(shown)) {
 		t.Errorf("%s %.70q: does not show what came: %v", name, text, err)
 	}
 	if !strings.Contains(err.Error(), "expected ") || len(err.Error()) > 600 {
@@ -177,13 +228,16 @@ func checkArgumentError(t *testing.T, name, text string, err error) {
 // TestParseDoesNotAllocate covers what runs on each call.
 func TestParseDoesNotAllocate(t *testing.T) {
 	rate, burst, expr, now := []byte("5/1m"), []byte("10"), []byte("0.25:10"), []byte("1700000000000")
+	window, period := []byte("fixed-aligned:100/1m"), []byte("15m")
 	if n := testing.AllocsPerRun(100, func() {
+		_, err6 := ParseExpression(window)
+		_, err7 := ParseWindow(Log, burst, period)
 		_, err1 := ParseLimit(rate, burst)
 		_, err2 := ParseExpression(expr)
 		_, err3 := ParseNow(now)
 		_, err4 := ParseCost(burst)
 		_, err5 := ParseWait("MAXWAIT", rate[2:], MaxMaxWait)
-		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -193,7 +247,7 @@ func TestParseDoesNotAllocate(t *testing.T) {
 
 // FuzzParseExpression: no text panics, and what is accepted reads back to the same limit.
 func FuzzParseExpression(f *testing.F) {
-	for _, seed := range []string{"10:20", "5/1m:10", "0.000000001:9205357", "1/7ms:1", "9223372036854775807/ms:1", ":", "1/:1", "1.:1"} {
+	for _, seed := range []string{"10:20", "5/1m:10", "0.000000001:9205357", "1/7ms:1", "9223372036854775807/ms:1", ":", "1/:1", "1.:1", "fixed:5/1m", "fixed-aligned:5/1m", "sliding:5/h", "log:4096/11574d", "log:4097/1m"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, expr []byte) {
