@@ -33,20 +33,22 @@ func noLimit(name []byte) error {
 	if err := shard.CheckLimitName(name); err != nil {
 		return err
 	}
-	const shown = 64 // bytes of the name, as in other errors
+	const shown, groups = 64, 3 // bytes of the name, as in other errors; groups that are told
 	if len(name) > shown {
 		return fmt.Errorf("there is no limit %q... nor one of its groups: RL.LIMIT SET name 10:20 makes one", name[:shown])
 	}
-	var groups []string
-	for rest := strings.TrimSuffix(string(name), "*"); rest != ""; {
-		rest = rest[:strings.LastIndexByte(strings.TrimSuffix(rest, ":"), ':')+1]
-		groups = append(groups, rest+"*")
+	var also []string
+	for end := len(name); end >= 0 && len(also) < groups; end-- {
+		group := string(name[:end]) + "*"
+		if group != string(name) && (end == 0 || name[end-1] == ':') {
+			also = append(also, group)
+		}
 	}
-	also := ""
-	if len(groups) > 0 {
-		also = " nor " + strings.Join(groups[:min(len(groups), 3)], ", ")
+	nor := ""
+	if len(also) > 0 {
+		nor = " nor " + strings.Join(also, ", ")
 	}
-	return fmt.Errorf("there is no limit %s%s: RL.LIMIT SET %s 10:20 makes one", name, also, name)
+	return fmt.Errorf("there is no limit %s%s: RL.LIMIT SET %s 10:20 makes one", name, nor, name)
 }
 
 // inForce is the limit that a call without one goes by: what the entry's name

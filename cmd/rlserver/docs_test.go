@@ -46,6 +46,7 @@ Names are the same in any letter case. ` + "`>`" + ` is what you type, ` + "`!`"
 
 A **limit** is a rate and a burst: ` + "`10 20`" + ` or ` + "`10:20`" + ` is ten tokens a second and a bucket of 20; ` + "`5/1m 10`" + ` is five a minute and a
 bucket of 10. Rates are decimals with at most nine digits after the point, or N/period with a unit (ms s m h d).
+` + "`@wb:orders:list`" + ` is a limit that the server holds by that name: RL.LIMIT.
 
 A **decision** is five integers:
 
@@ -92,7 +93,7 @@ func writeCommand(t *testing.T, b *strings.Builder, c resp.CommandDoc) {
 		}
 		b.WriteString("\n")
 	}
-	if c.Open {
+	if c.Open && c.Group != "limiter" {
 		return
 	}
 	b.WriteString("\n```\n")
@@ -100,6 +101,9 @@ func writeCommand(t *testing.T, b *strings.Builder, c resp.CommandDoc) {
 		b.WriteString(line + "\n")
 	}
 	b.WriteString("```\n")
+	if c.Open { // its subcommands follow as a list
+		b.WriteString("\n")
+	}
 }
 
 func replyWords(kind string) string {
