@@ -78,7 +78,7 @@ func keyRows() []*command {
 		{name: "dbsize", arity: 1, flags: flagRead | flagFast, group: "server",
 			summary: "How many keys there are.", complexity: "O(1)", reply: "integer", run: dbsize},
 		{name: "flushall", arity: -1, flags: flagWrite | flagAdmin, group: "server",
-			summary: "Forgets all keys.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
+			summary: "Forgets all keys; named limits stay.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
 		{name: "flushdb", arity: -1, flags: flagWrite | flagAdmin, group: "server",
 			summary: "The same as FLUSHALL: there is one database.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
 	}

@@ -85,7 +85,7 @@ func writeCommand(t *testing.T, b *strings.Builder, c resp.CommandDoc) {
 	}
 	fmt.Fprintf(b, "\n### %s\n\n", strings.ToUpper(c.Name))
 	if c.Open {
-		fmt.Fprintf(b, "%s\n\n", c.Summary)
+		fmt.Fprintf(b, "%s\n", c.Summary)
 	} else {
 		fmt.Fprintf(b, "    %s\n\n%s Reply: %s.", c.Usage, c.Summary, replyWords(c.Reply))
 		if c.Cost != "" {
@@ -94,6 +94,7 @@ func writeCommand(t *testing.T, b *strings.Builder, c resp.CommandDoc) {
 		b.WriteString("\n")
 	}
 	if c.Open && c.Group != "limiter" {
+		b.WriteString("\n")
 		return
 	}
 	b.WriteString("\n```\n")
