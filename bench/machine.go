@@ -24,10 +24,9 @@ func describe(ctx context.Context, b *bench) []string {
 	if unix.Uname(&name) == nil {
 		kernel = unix.ByteSliceToString(name.Sysname[:]) + " " + unix.ByteSliceToString(name.Release[:])
 	}
-	load, _ := os.ReadFile("/proc/loadavg")
 	lines := []string{
 		"date: " + time.Now().UTC().Format("2006-01-02 15:04 MST"),
-		fmt.Sprintf("machine: %s, %d cores, %s, load at the start %s", cpuModel(), runtime.NumCPU(), kernel, firstField(load)),
+		fmt.Sprintf("machine: %s, %d cores, %s, load at the start %s", cpuModel(), runtime.NumCPU(), kernel, loadAverage()),
 		"Go: " + runtime.Version() + " " + runtime.GOARCH,
 	}
 	for _, k := range b.kinds {
@@ -52,6 +51,12 @@ func cpuModel() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// loadAverage is the machine's over the last minute: well above the run's own, other work disturbed it.
+func loadAverage() string {
+	load, _ := os.ReadFile("/proc/loadavg")
+	return firstField(load)
 }
 
 func firstField(text []byte) string {

@@ -147,7 +147,7 @@ func run(ctx context.Context, o options) (err error) {
 	if r.admission, err = b.checkAdmission(ctx); err != nil {
 		return err
 	}
-	r.took = time.Since(began)
+	r.took, r.loadAtEnd = time.Since(began), loadAverage()
 	text := r.markdown()
 	fmt.Print(text)
 	if o.out != "" {

@@ -28,6 +28,7 @@ type results struct {
 	memory    []footprint
 	admission []admission
 	took      time.Duration
+	loadAtEnd string // load average; the run itself adds about 2
 }
 
 func (r *results) markdown() string {
@@ -37,7 +38,8 @@ func (r *results) markdown() string {
 		fmt.Fprintf(&b, "* %s\n", line)
 	}
 	o := r.options
-	fmt.Fprintf(&b, "* run: %d rounds of %v s a cell, %d connections, %d keys, %.0f s in all\n", o.rounds, o.seconds, o.connections, o.keys, r.took.Seconds())
+	fmt.Fprintf(&b, "* run: %d rounds of %v s a cell, %d connections, %d keys, %.0f s in all, load at the end %s\n",
+		o.rounds, o.seconds, o.connections, o.keys, r.took.Seconds(), r.loadAtEnd)
 	if o.only.String() != "" {
 		fmt.Fprintf(&b, "* partial: only what matches `%s`\n", o.only)
 	}
