@@ -28,7 +28,7 @@ func configGet(s *Session, args [][]byte) {
 func configSet(s *Session, args [][]byte) {
 	words := args[2:]
 	if len(words)%2 != 0 {
-		s.fail("ERR wrong number of arguments for 'config|set' command")
+		s.fail(errSyntax)
 		return
 	}
 	var pairs [][2]string
@@ -56,7 +56,7 @@ func save(s *Session, args [][]byte) {
 
 // bgSave is BGSAVE [SCHEDULE]: asks and does not wait.
 func bgSave(s *Session, args [][]byte) {
-	if len(args) == 2 && !equalFold(args[1], "schedule") {
+	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "schedule") {
 		s.fail(errSyntax)
 		return
 	}
@@ -69,19 +69,25 @@ func lastSave(s *Session, args [][]byte) { s.int(s.srv.durability.LastSave()) }
 // shutdown is SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE]. As in Redis there is no
 // reply: the connection ends when the server does.
 func shutdown(s *Session, args [][]byte) {
-	saving := true
+	var save, noSave bool
 	for _, word := range args[1:] {
 		switch {
 		case equalFold(word, "nosave"):
-			saving = false
-		case equalFold(word, "save"), equalFold(word, "now"), equalFold(word, "force"):
+			noSave = true
+		case equalFold(word, "save"):
+			save = true
+		case equalFold(word, "now"), equalFold(word, "force"):
 		default:
 			s.fail(errSyntax)
 			return
 		}
 	}
-	s.srv.log.Warn("shutdown asked by a client", "client", s.addr, "save", saving)
-	s.srv.shutdown(saving)
+	if save && noSave {
+		s.fail(errSyntax)
+		return
+	}
+	s.srv.log.Warn("shutdown asked by a client", "client", s.addr, "save", !noSave)
+	s.srv.shutdown(!noSave)
 	s.act = actionClose
 }
 

@@ -77,14 +77,14 @@ func parseHello(args [][]byte, proto int) (h helloArgs, fault string) {
 	if len(args) == 0 {
 		return h, ""
 	}
-	v, err := strconv.Atoi(string(args[0]))
+	v, ok := parseInt(args[0])
 	switch {
-	case err != nil:
+	case !ok:
 		return h, errProtoNumber
 	case v != 2 && v != 3:
 		return h, errNoProto
 	}
-	h.proto = v
+	h.proto = int(v)
 	for args = args[1:]; len(args) > 0; {
 		switch {
 		case equalFold(args[0], "auth") && len(args) >= 3:
@@ -148,9 +148,9 @@ func resetSession(s *Session, args [][]byte) {
 }
 
 func selectDB(s *Session, args [][]byte) {
-	n, err := strconv.ParseInt(string(args[1]), 10, 64)
+	n, ok := parseInt(args[1])
 	switch {
-	case err != nil:
+	case !ok:
 		s.fail(errNotInteger)
 	case n != 0:
 		s.fail(errDBIndex)
@@ -223,4 +223,11 @@ func clientInfo(s *Session, args [][]byte) {
 	line := fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d db=0 resp=%d cmd=%s user=default lib-name=%s lib-ver=%s\n",
 		s.id, s.addr, s.laddr, s.name, (s.now-s.born)/1000, s.proto, s.lastCmd.full, s.libName, s.libVer)
 	s.verbatim(line)
+}
+
+// parseInt reads an integer in the one form that Redis takes: no sign but a
+// minus, no leading zeros, no blanks.
+func parseInt(b []byte) (int64, bool) {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	return n, err == nil && strconv.FormatInt(n, 10) == string(b)
 }

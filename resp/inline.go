@@ -42,7 +42,7 @@ func inlineWord(line []byte) (word, rest []byte, ok bool) {
 	w := line[:0]
 	for i := 0; i < len(line); {
 		switch ch := line[i]; {
-		case isBlank(ch):
+		case isSeparator(ch):
 			return w, line[i:], true
 		case ch == '"' || ch == '\'':
 			var used int
@@ -50,9 +50,8 @@ func inlineWord(line []byte) (word, rest []byte, ok bool) {
 				return nil, nil, false
 			}
 			i += used
-			if i < len(line) && !isBlank(line[i]) {
-				return nil, nil, false // a closing quote ends the word
-			}
+			// A closing quote ends the word.
+			return w, line[i:], i == len(line) || isBlank(line[i])
 		default:
 			w = append(w, ch)
 			i++
@@ -61,9 +60,13 @@ func inlineWord(line []byte) (word, rest []byte, ok bool) {
 	return w, nil, true
 }
 
-func isBlank(ch byte) bool {
-	return ch == ' ' || ch >= '\t' && ch <= '\r' || ch == 0
+// isSeparator says what ends a word; isBlank what is skipped between words,
+// and what must follow a closing quote. Redis tells the two apart.
+func isSeparator(ch byte) bool {
+	return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r' || ch == 0
 }
+
+func isBlank(ch byte) bool { return isSeparator(ch) || ch == '\v' || ch == '\f' }
 
 // unquote appends the text between the quotes at the front of s to w and tells
 // how many bytes of s it took.

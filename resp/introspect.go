@@ -24,7 +24,7 @@ func commandInfo(s *Session, args [][]byte) {
 		if c := s.srv.table.find(name); c != nil {
 			s.describe(c)
 		} else {
-			s.nullArray()
+			s.null()
 		}
 	}
 }

@@ -94,7 +94,7 @@ func dbsize(s *Session, args [][]byte) { s.int(int64(s.srv.store.Len())) }
 
 // flushAll is FLUSHALL and FLUSHDB [ASYNC|SYNC]; both are immediate.
 func flushAll(s *Session, args [][]byte) {
-	if len(args) == 2 && !equalFold(args[1], "async") && !equalFold(args[1], "sync") {
+	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "async") && !equalFold(args[1], "sync") {
 		s.fail(errSyntax)
 		return
 	}

@@ -1,7 +1,5 @@
 package resp
 
-import "fmt"
-
 // Bounds of what a peer may send. A length is checked at its header, before
 // anything is kept for it.
 const (
@@ -103,7 +101,7 @@ func bulkHeader(buf []byte, pos int, lim limits) (n, end int, perr string) {
 		return 0, 0, ""
 	}
 	if buf[pos] != '$' {
-		return 0, 0, fmt.Sprintf("ERR Protocol error: expected '$', got '%c'", buf[pos])
+		return 0, 0, "ERR Protocol error: expected '$', got '" + string(buf[pos:pos+1]) + "'"
 	}
 	n, end, perr = header(buf, pos+1, errBulkTooLong, errBulkLen)
 	switch {

@@ -36,7 +36,7 @@ func limiterRows() []*command {
 	optionalLimit.optional = true
 	return []*command{
 		{name: "rl.acquire", arity: -3, flags: flagWrite | flagDenyOOM | flagFast | flagLimiter | flagDecides, first: 1, last: 1, step: 1, group: "limiter",
-			summary:    "Takes tokens if the limit allows it, and says so in five integers.",
+			summary:    "Takes tokens if the limit allows it, and says so in five integers; times are in ms.",
 			complexity: "O(1)", reply: "decision", run: rlAcquire,
 			args: []arg{argKey, argLimit, argNow, argCost,
 				{name: "ms", kind: "string", token: "MAXWAIT", optional: true},

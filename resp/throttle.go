@@ -21,7 +21,7 @@ func throttleRows() []*command {
 				{name: "quantity", kind: "integer", optional: true}}}
 	}
 	return []*command{
-		row("cl.throttle", "redis-cell's command: a bucket of max_burst + 1 tokens that gains count in each period of seconds. Times in the reply are seconds, rounded up."),
+		row("cl.throttle", "redis-cell's command: a bucket of max_burst + 1 tokens that gains count in each period of seconds. Times in the reply are seconds, rounded up. A quantity of 0 changes nothing; a negative one is an error."),
 		row("rl.throttle", "The same as CL.THROTTLE."),
 	}
 }
