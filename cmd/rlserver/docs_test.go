@@ -46,6 +46,7 @@ Names are the same in any letter case. ` + "`>`" + ` is what you type, ` + "`!`"
 
 A **limit** is a rate and a burst: ` + "`10 20`" + ` or ` + "`10:20`" + ` is ten tokens a second and a bucket of 20; ` + "`5/1m 10`" + ` is five a minute and a
 bucket of 10. Rates are decimals with at most nine digits after the point, or N/period with a unit (ms s m h d).
+` + "`fixed:100/1m`, `fixed-aligned:100/1m`, `sliding:100/1m` and `log:100/1m`" + ` are windows of a minute in which 100 fit: RL.FIXED, RL.SLIDING, RL.LOG.
 ` + "`@wb:orders:list`" + ` is a limit that the server holds by that name: RL.LIMIT.
 
 A **decision** is five integers:
@@ -54,9 +55,9 @@ A **decision** is five integers:
 |---|---|---|
 | 1 | allowed | 1 or 0; with PARTIAL how many were granted |
 | 2 | retry_after | ms. Denied: until the same call would pass; -1 if it never can. Allowed: 0, or with MAXWAIT the ms to sleep first |
-| 3 | remaining | whole tokens left after this call |
-| 4 | reset_after | ms until the bucket is full again |
-| 5 | limit | the burst |
+| 3 | remaining | whole tokens left after this call, or what still fits in the window |
+| 4 | reset_after | ms until the bucket is full again, or nothing is counted any more |
+| 5 | limit | the burst, or the window's limit |
 
 **now** is Unix milliseconds of the caller, or ` + "`*`" + `, or left out: then the server's clock decides. By default a caller's time counts within
 ` + "`max-clock-skew`" + ` (1 s) of the server's clock and is clamped to it beyond.
