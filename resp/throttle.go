@@ -70,8 +70,10 @@ func throttleLimit(burst int64, count, period []byte) (engine.Limit, error) {
 	var rate, capacity [64]byte
 	text := append(append(append(append(rate[:0], count...), '/'), period...), 's')
 	lim, err := engine.ParseLimit(text, strconv.AppendInt(capacity[:0], burst, 10))
-	var bad *engine.ArgumentError
-	if errors.As(err, &bad) {
+	if err == nil {
+		return lim, nil
+	}
+	if bad := (*engine.ArgumentError)(nil); errors.As(err, &bad) {
 		if bad.Argument == "burst" {
 			return lim, fmt.Errorf("max_burst %d: expected, with the one more that it allows, %s", burst-1, bad.Want)
 		}
