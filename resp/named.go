@@ -78,6 +78,7 @@ func (s *Session) inspect(value []byte) (engine.Info, error) {
 	if name := engine.Name(value); name != nil {
 		if lim, ok := s.srv.store.Limits().Resolve(name); ok {
 			if info, err := engine.InspectUnder(lim, value); err == nil {
+				info.Limit.Name = string(name) // not the storage's own bytes
 				return info, nil
 			}
 		}

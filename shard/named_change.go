@@ -28,6 +28,9 @@ func (l *Limits) Set(name []byte, lim engine.Limit) (round uint64, err error) {
 // Delete is a caller's: it forgets the limit of a name and says whether there
 // was one. The error is ErrOfFile.
 func (l *Limits) Delete(name []byte) (round uint64, found bool, err error) {
+	if _, ok := l.Get(name); !ok {
+		return 0, false, nil
+	}
 	round, err = l.update(func(c *limitsChange) error {
 		old := c.set.byName[string(name)]
 		found = old != nil

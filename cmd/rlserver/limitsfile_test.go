@@ -102,6 +102,9 @@ func TestLimitsFile(t *testing.T) {
 	if got := c.do("RL.LIMIT", "SET", "wb:stock", "3:3"); got.text != "OK" {
 		t.Errorf("%q", got.lines())
 	}
+	if text := c.do("INFO", "limiter").text; !strings.Contains(text, "rl_named_limits:3\r\n") {
+		t.Errorf("INFO limiter:\n%s", text)
+	}
 	limitsFile(t, path, "wb:* 10:20", "wb:orders:list 5:", "good 1:1", "wb:* 1:1")
 	p.signal(syscall.SIGHUP)
 	p.await("the faults of the file", func() bool {
@@ -126,13 +129,16 @@ func TestLimitsFile(t *testing.T) {
 	}
 	p.signal(syscall.SIGHUP)
 	p.await("word that there is no file", func() bool { return strings.Contains(p.out.String(), "SIGHUP: there is no limits-file") })
-	p.kill()
+	if got := c.do("RL.LIMIT", "SET", "wb:stock", "4:4"); got.text != "OK" {
+		t.Errorf("%q", got.lines())
+	}
+	p.kill() // what was answered is on disk
 
 	// With it they are the file's again; what it does not name is left alone.
 	limitsFile(t, path, "wb:* 8:8")
 	p = start(t, p.dir, "--limits-file", path)
 	c = dial(t, p.addr)
-	want("ozon:* log:5/15m wb:* 8:8 wb:stock 3:3")
+	want("ozon:* log:5/15m wb:* 8:8 wb:stock 4:4")
 	p.stop()
 }
 
