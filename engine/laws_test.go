@@ -364,6 +364,33 @@ func (w *walker) checkStored() {
 	if got := Reset(w.value, info.TS); got != ResetUnder(stored, w.value, info.TS) {
 		w.t.Fatalf("%x: Reset says %d", w.value, got)
 	}
+	w.checkRefund(stored, other)
+}
+
+// checkRefund: a refund goes by the limit stored, or by another one, and then a peek under that one says what the refund said.
+func (w *walker) checkRefund(stored, other Limit) {
+	w.t.Helper()
+	tokens := w.cost()
+	out, d, err := Refund(nil, w.value, tokens, w.now)
+	same, d2, err2 := RefundUnder(nil, stored, w.value, tokens, w.now)
+	if !bytes.Equal(out, same) || d != d2 || err != nil || err2 != nil {
+		w.t.Fatalf("%x: %x %+v %v, under the stored limit %x %+v %v", w.value, out, d, err, same, d2, err2)
+	}
+	for _, l := range []Limit{stored, other} {
+		out, d, err := RefundUnder(nil, l, w.value, tokens, w.now)
+		if err != nil {
+			w.keep(nil, err)
+			continue
+		}
+		if out == nil {
+			out = w.value
+		}
+		peek, err := Peek(l, out, w.now, 0)
+		peek.Allowed, peek.RetryAfter = 1, 0
+		if peek != d || err != nil {
+			w.t.Fatalf("%x at %d: %d refunded under %v answers %+v, a peek %+v, %v", w.value, w.now, tokens, l, d, peek, err)
+		}
+	}
 }
 
 // checkIdle: an entry that may be dropped answers as an absent key does, to the last byte.

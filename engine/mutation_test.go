@@ -15,11 +15,11 @@ var mutants = []struct{ name, file, old, new string }{
 	{"floor for ceil", "bucket.go", "(uint64(a) + uint64(b) - 1) / uint64(b)", "uint64(a) / uint64(b)"},
 	{"float64 refill", "bucket.go", "bits.Mul64(uint64(elapsed), uint64(to.P))", "uint64(0), uint64(float64(elapsed)*float64(to.P))"},
 	{"float64 wait", "bucket.go", "return roundedUp(missing, l.P)", "return int64(float64(missing)/float64(l.P) + 0.999999999)"},
-	{"debit on denial", "bucket.go", "return s, 0, wait, nil", "return state{s.credit - op.Cost*l.Q}, 0, wait, nil"},
+	{"debit on denial", "bucket.go", "return 0, wait, nil", "s.credit -= op.Cost * l.Q\n\t\treturn 0, wait, nil"},
 	{"ts moved on denial", "decide.go", "changed, err := c.take(&op, &d)\n\tif changed {", "changed, err := c.take(&op, &d)\n\tif changed || err == nil && d.Allowed == 0 {"},
 	{"ts moved back", "call.go", "t := max(now, c.ts)", "t := max(now, min(c.ts, now))"},
-	{"lateness forgotten", "call.go", "c.late = s, *lim, t, t-now", "c.late = s, *lim, t, 0"},
-	{"no clamp after the refill", "bucket.go", "if borrow != 0 {\n\t\treturn state{credit: full}, nil", "if borrow != 0 {\n\t\treturn state{credit: full + 1}, nil"},
+	{"lateness forgotten", "call.go", "c.ts, c.late = t, t-now", "c.ts, c.late = t, 0"},
+	{"no clamp after the refill", "bucket.go", "s.credit = full\n\t\treturn nil", "s.credit = full + 1\n\t\treturn nil"},
 	{"no clamp after a refund", "bucket.go", "if hi != 0 || lo >= uint64(full-s.credit) {", "if hi != 0 {"},
 	{"rescaled credit rounded up", "bucket.go", "return 0, uint64(full) - quoLo", "return 0, uint64(full) - quoLo - min(rest, 1)"},
 	{"rescaled debt rounded up", "bucket.go", "if rest != 0 {", "if rest > uint64(q) {"},
@@ -28,9 +28,44 @@ var mutants = []struct{ name, file, old, new string }{
 	{"64 bits for a debt", "bucket.go", "if hi != 0 || lo > room {", "if hi != 0 && lo > room {"},
 	{"COST 0 passes in debt", "bucket.go", "hold == 0 && s.credit >= op.Cost*l.Q", "hold == 0 && (op.Cost == 0 || s.credit >= op.Cost*l.Q)"},
 	{"MAXWAIT from the entry's time", "bucket.go", "if wait > op.MaxWait {", "if wait-late > op.MaxWait {"},
-	{"FORCE waits for its cost", "bucket.go", "bucketWait(l, next, 0)", "bucketWait(l, next, min(op.Cost, 1))"},
+	{"FORCE waits for its cost", "bucket.go", "s.wait(l, 0)", "s.wait(l, min(op.Cost, 1))"},
 	{"a penalty shortened", "decide.go", "until > max(c.blocked, c.ts)", "until > c.ts"},
 	{"a penalty lost on writing", "entry.go", "head[0] |= flagBlocked", "e.ts = e.blocked"},
+	{"a direct call keeps the name", "call.go", "c.limit, c.name = *lim, nil", "c.limit = *lim"},
+	{"the limit in force ignored", "stored.go", "e.limit = lim\n\treturn e.resetAfter(clock)", "return e.resetAfter(clock)"},
+	{"FORCE on a window", "call.go", "if a == Bucket {", "if a == Bucket || op.Force {"},
+	{"a log without a bound", "limit.go", "n > row.largest", "n > maxCount"},
+
+	{"a fixed window ends late", "fixed.go", "s.age >= to.Window ||", "s.age > to.Window ||"},
+	{"an aligned window starts late", "fixed.go", "if s.age < elapsed {", "if s.age <= elapsed {"},
+	{"an empty window goes on", "fixed.go", "s.age >= to.Window || s.count == 0", "s.age >= to.Window"},
+	{"a hit lengthens the window", "fixed.go", "s.count += cost\n", "s.count, s.age = s.count+cost, 0\n"},
+	{"the wait is the whole window", "fixed.go", "max(l.Window-s.age, hold)", "max(l.Window, hold)"},
+	{"a cost that overflows the count", "fixed.go", "cost <= l.Capacity-s.count", "s.count+cost <= l.Capacity"},
+	{"a penalty does not hold", "fixed.go", "case fits && hold == 0:", "case fits:"},
+	{"more refunded than was counted", "fixed.go", "s.count -= min(tokens, s.count)", "s.count -= tokens"},
+
+	{"the share rounded down", "sliding.go", "if rest != 0 {", "if rest == uint64(l.Window) {"},
+	{"the share by float64", "sliding.go", "share, rest := bits.Div64(hi, lo, uint64(l.Window))", "hi, lo = hi+0, lo+0\n\tshare, rest := uint64(float64(s.prev)*float64(l.Window-s.age)/float64(l.Window)), uint64(1)"},
+	{"the previous window forgotten", "sliding.go", "s.prev, s.cur = s.cur, 0", "s.prev, s.cur = 0, 0"},
+	{"the window before that remembered", "sliding.go", "if s.age < 2*to.Window {", "if s.age < 3*to.Window {"},
+	{"the wait ends with the window", "sliding.go", "return l.Window - s.age + shrunk(s.cur, l.Capacity-cost, l.Window)", "return l.Window - s.age"},
+	{"the wait is a ms short", "sliding.go", "return window - int64(left)", "return max(window-int64(left)-1, 0)"},
+	{"the reset ends with the window", "sliding.go", "reset = 2*l.Window - s.age", "reset = l.Window - s.age"},
+	{"the newest refunded first", "sliding.go", "older := min(tokens, s.prev)", "older := min(max(tokens-s.cur, 0), s.prev)"},
+	{"another window forgets all", "sliding.go", "s.merge(from)", "s.prev, s.cur = 0, 0"},
+	{"moved back into a larger share", "algorithms.go", "if e.limit.Algorithm == Sliding {", "if e.limit.Algorithm == 0 {"},
+
+	{"a record counts a ms too long", "log.go", "for s.age+s.span >= to.Window {", "for s.age+s.span > to.Window {"},
+	{"the wait is for the newest", "log.go", "return l.Window - s.age - span, nil", "return l.Window - s.age, nil"},
+	{"the wait is for the oldest whatever the cost", "log.go", "if excess -= r.count; excess <= 0 {", "if excess -= r.count; true {"},
+	{"denials are recorded", "log.go", "wait, err := s.wait(l, cost)", "wait, err := s.wait(l, cost)\n\ts.add(cost)"},
+	{"a record for each call", "log.go", "if s.age > 0 {", "if s.age >= 0 {"},
+	{"a count written wrong", "log.go", "uint64(r.count-2)", "uint64(r.count-1)"},
+	{"a refund loses what it left", "log.go", "s.head = r\n", ""},
+	{"the log forgets lateness", "log.go", "return 0, late + max(wait, hold), err", "return 0, max(wait, hold), err"},
+	{"damage among records unseen", "algorithms.go", "return e.state.log.verify()", "return true"},
+
 	{"a minute of 60 ms", "limit.go", "size = 60 * 1000\n", "size = 60\n"},
 }
 
@@ -84,6 +119,8 @@ func testOverlaid(t *testing.T, file, old, new string) (output string, err error
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("go", "test", "-short", "-failfast", "-vet=off", "-ldflags=-s -w", "-timeout=60s", "-overlay="+overlay, ".").CombinedOutput()
+	run := exec.Command("go", "test", "-short", "-failfast", "-vet=off", "-ldflags=-s -w", "-timeout=120s", "-overlay="+overlay, ".")
+	run.Env = append(os.Environ(), "GOGC=400") // for the compiler: a sixth less time
+	out, err := run.CombinedOutput()
 	return string(out), err
 }
