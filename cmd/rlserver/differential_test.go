@@ -196,7 +196,7 @@ func guarded() (all []stream) {
 		"PING\r\n", "AUTH s3cret\r\nECHO a\r\n", "*0\r\n\r\n",
 		// Lengths are kept shorter before AUTH.
 		"*17\r\n", // 11 to 16 words, which Redis refuses here, are accepted
- "*1000\r\n", "*1048577\r\n", "*x\r\n", "*1\r\n$16385\r\n", "*2\r\n$4\r\nAUTH\r\n$20000\r\n", "*1\r\n$2147483647\r\n", "*1\r\n$x\r\n", "*1\r\n$-1\r\n",
+		"*1000\r\n", "*1048577\r\n", "*x\r\n", "*1\r\n$16385\r\n", "*2\r\n$4\r\nAUTH\r\n$20000\r\n", "*1\r\n$2147483647\r\n", "*1\r\n$x\r\n", "*1\r\n$-1\r\n",
 		said("AUTH", "s3cret") + "*12\r\n" + strings.Repeat("$1\r\na\r\n", 12), said("AUTH", "s3cret") + said("ECHO", strings.Repeat("x", 20000)),
 		said("AUTH", strings.Repeat("x", 16384)), said("AUTH", strings.Repeat("x", 16385)),
 	} {
