@@ -56,11 +56,9 @@ func (d *DB) finishHandle() error {
 		d.h.abandon()
 		return err
 	}
-	if d.journal.last != d.journal.base {
-		if err := d.merge(); err != nil {
-			d.h.abandon()
-			return err
-		}
+	if err := d.mergeAll(); err != nil {
+		d.h.abandon()
+		return err
 	}
 	if err := d.h.close(); err != nil {
 		return err

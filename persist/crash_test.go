@@ -8,15 +8,19 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/rlserver/rlserver/shard"
 )
 
 // A crasher takes clones of a file system as a power loss would leave it: before file-system operations, with a random part of what was
 // not synced. It also keeps the states that the store had at the end of each round, so that every clone can be held against them.
 type crasher struct {
 	mem   *vfs.MemFS
-	every int // a clone before every that many operations
+	every int // a clone before every that many operations, beginning with different ones
+
+	offset int
 
 	mu     sync.Mutex
 	rng    *rand.Rand
@@ -33,7 +37,7 @@ type clone struct {
 }
 
 func newCrasher(seed uint64, every int) *crasher {
-	return &crasher{mem: vfs.NewCrashableMem(), every: every, rng: rand.New(rand.NewPCG(seed, 0)), states: []state{{}}}
+	return &crasher{mem: vfs.NewCrashableMem(), every: every, offset: int(seed), rng: rand.New(rand.NewPCG(seed, 0)), states: []state{{}}}
 }
 
 // fs is the file system to use; extra may inject errors after a clone was taken.
@@ -52,7 +56,7 @@ func (c *crasher) fs(extra func(errorfs.Op) error) vfs.FS {
 func (c *crasher) take(op string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ops++; c.ops%c.every != 0 {
+	if c.ops++; (c.ops+c.offset)%c.every != 0 {
 		return
 	}
 	percent := []int{0, 100, c.rng.IntN(101)}[c.rng.IntN(3)]
@@ -99,6 +103,7 @@ func churn(w *world, rng *rand.Rand) {
 	if rng.IntN(12) == 0 {
 		w.store.Clear()
 	}
+	churnLimits(w, rng)
 	for range 1 + rng.IntN(12) {
 		i := rng.IntN(25)
 		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
@@ -115,10 +120,10 @@ func churn(w *world, rng *rand.Rand) {
 // one that was waited for.
 func TestPowerLoss(t *testing.T) {
 	for seed := range uint64(4) {
-		c := newCrasher(seed, 2)
+		c := newCrasher(seed, thin)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 2 { // two processes, one after the other
-			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40}})
+			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
 			for range 12 {
 				churn(w, rng)
 				if err := c.save(w); err != nil {
@@ -134,7 +139,7 @@ func TestPowerLoss(t *testing.T) {
 // TestPowerLossDuringRecovery: the same while writing fails and everything is written anew.
 func TestPowerLossDuringRecovery(t *testing.T) {
 	for seed := range uint64(3) {
-		c := newCrasher(seed, 2)
+		c := newCrasher(seed, 2*thin)
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var failing errorfs.Toggle
 		failing.Injector = errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -143,7 +148,7 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 			}
 			return nil
 		})
-		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40}})
+		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
 		for i := range 24 {
 			churn(w, rng)
 			if i%6 == 2 {
@@ -171,7 +176,7 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 func TestCrashAgainAndAgain(t *testing.T) {
 	c := newCrasher(7, 25)
 	rng := rand.New(rand.NewPCG(7, 3))
-	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4}})
+	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeChunks: 3}})
 	for range 12 {
 		churn(w, rng)
 		if err := c.save(w); err != nil {
@@ -190,4 +195,38 @@ func TestCrashAgainAndAgain(t *testing.T) {
 		}
 		again.verify(t)
 	}
+}
+
+// TestTornRoundIsForgotten: what a crash left of a round neither comes back nor stands in the way of the next one.
+func TestTornRoundIsForgotten(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	w := open(t, Options{FS: mem, Mode: Shutdown})
+	w.debit("a")
+	w.close()
+	w = open(t, Options{FS: mem, Mode: Shutdown}) // nothing but the torn round is in the journal
+	want := w.state()
+	torn := newRoundWriter(w.db.h, tuning{chunkRecords: 1}.withDefaults(), w.db.journal.last)
+	for i := range 6 {
+		if err := torn.add(shard.Change{Key: []byte(fmt.Sprint("torn", i)), Kind: 1, Value: []byte{1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.db.h.run(func(db *pebble.DB) error { return db.LogData(nil, pebble.Sync) }); err != nil {
+		t.Fatal(err)
+	}
+	crashed := mem.CrashClone(vfs.CrashCloneCfg{})
+	w.close()
+
+	w = open(t, Options{FS: crashed, Mode: Shutdown})
+	wantState(t, w.state(), want)
+	w.debit("b")
+	w.save()
+	want = w.state()
+	crashed = crashed.CrashClone(vfs.CrashCloneCfg{})
+	w.close()
+	got, _, err := stateOn(t, crashed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, got, want)
 }

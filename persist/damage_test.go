@@ -86,7 +86,7 @@ func TestBitFlips(t *testing.T) {
 	for what, image := range map[string]map[string][]byte{"clean stop": clean, "crash": crashed} {
 		refused, same, warned := 0, 0, 0
 		for name, b := range image {
-			for at := len(name) % 7; at < len(b); at += 1 + len(b)/25 {
+			for at := len(name) % 7; at < len(b); at += thin * (1 + len(b)/25) {
 				damaged := maps.Clone(image)
 				damaged[name] = slices.Clone(b)
 				damaged[name][at] ^= 0x10

@@ -3,6 +3,8 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -125,65 +127,172 @@ func TestSaveRecoversAtOnce(t *testing.T) {
 	})
 }
 
-// TestFaultAtEveryOperation: a write operation fails, whichever, alone or with all after it for some seconds; afterwards everything is on
-// disk, and Pebble of the failed handle has been closed (a goroutine left over ends the bubble with a panic).
+// TestFaultAtEveryOperation: a write operation fails, whichever, alone or with others after it; afterwards everything is on disk, at no
+// time is less there than was waited for, and Pebble of the failed handle has been closed (a goroutine left over ends the bubble with a
+// panic).
 func TestFaultAtEveryOperation(t *testing.T) {
-	for _, f := range []fault{{errEIO, 0}, {errENOSPC, 0}, {errEIO, 2500 * time.Millisecond}} {
+	for _, f := range []*fault{
+		{err: errEIO},
+		{err: errENOSPC},
+		{err: errEIO, lasts: 2500 * time.Millisecond},
+		{err: errEIO, second: true},
+	} {
 		ops := 0
-		for fired := true; fired; ops += 2 {
-			synctest.Test(t, func(t *testing.T) { fired = f.strikes(t, int32(ops)) })
+		for fired := true; fired; ops += 1 + 2*thin {
+			synctest.Test(t, func(t *testing.T) { fired = f.strikes(t, ops) })
 		}
-		t.Logf("%v for %v: %d operations", f.err, f.lasts, ops)
+		t.Logf("%v, for %v, second %v: %d operations", f.err, f.lasts, f.second, ops)
 	}
 }
 
+// A fault is an error at one operation, and also at all others for a while, or at a second one. The second one is the one that is
+// counted then, from a first one that makes the server write a new generation.
 type fault struct {
-	err   error
-	lasts time.Duration
+	err    error
+	lasts  time.Duration
+	second bool
+
+	armed atomic.Bool
+	first atomic.Int64 // when it struck, ns
+	n     atomic.Int64
+}
+
+// inject fails operation number at.
+func (f *fault) inject(op errorfs.Op, at int) error {
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !f.armed.Load() {
+		return nil
+	}
+	now, t0 := time.Now().UnixNano(), f.first.Load()
+	switch {
+	case f.second && t0 == 0:
+		if isSync(op) {
+			f.first.Store(now)
+			return f.err
+		}
+	case f.second && now == t0:
+		// of the handle that is dead already
+	case f.n.Add(1) == int64(at+1):
+		f.first.Store(now)
+		return f.err
+	case f.lasts > 0 && t0 != 0 && now-t0 < int64(f.lasts):
+		return f.err
+	}
+	return nil
 }
 
 // strikes lets operation number at fail and says whether there were so many.
-func (f fault) strikes(t *testing.T, at int32) (fired bool) {
+func (f *fault) strikes(t *testing.T, at int) (fired bool) {
+	run := &fault{err: f.err, lasts: f.lasts, second: f.second}
 	mem := vfs.NewCrashableMem()
-	var n atomic.Int32
-	var armed atomic.Bool
-	var first atomic.Int64 // when it struck, ns
-	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || !armed.Load() {
-			return nil
-		}
-		now := time.Now().UnixNano()
-		if i := n.Add(1) - 1; i == at {
-			first.Store(now)
-			return f.err
-		}
-		if t0 := first.Load(); t0 != 0 && now-t0 < int64(f.lasts) {
-			return f.err
-		}
-		return nil
-	}))
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error { return run.inject(op, at) }))
 	w := open(t, Options{FS: fs, tune: tuning{chunkRecords: 3, mergeEntries: 20}})
-	armed.Store(true)
+	run.armed.Store(true)
+	allowed := []state{{}} // the last one waited for and all since
+	onDisk := func() {
+		t.Helper()
+		got, _, err := stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{}))
+		if err != nil || !slices.ContainsFunc(allowed, func(s state) bool { return maps.Equal(got, s) }) {
+			t.Fatalf("operation %d: %d entries on disk, %v", at, len(got), err)
+		}
+	}
 	for i := range 4 {
 		for k := range 10 {
 			w.debit(fmt.Sprint(i%2, k), "hot")
 		}
-		w.db.Wait(w.db.Save())
-		time.Sleep(time.Second)
+		allowed = append(allowed, w.state())
+		if err := w.db.Wait(w.db.Save()); err == nil {
+			allowed = []state{w.state()}
+		}
+		onDisk()
+		time.Sleep(1100 * time.Millisecond)
 	}
 	time.Sleep(3 * time.Second)
 	if err := w.db.Close(); err != nil && !strings.Contains(err.Error(), "everything is on disk") {
 		t.Logf("operation %d: %v", at, err)
-		if f.lasts > 0 {
-			return n.Load() > at // the disk was bad to the end
+	} else {
+		allowed = allowed[len(allowed)-1:]
+	}
+	onDisk()
+	return run.n.Load() > int64(at)
+}
+
+// TestChangesDuringRecovery: what changes while everything is written anew is in the new generation, whole, or in the next round.
+func TestChangesDuringRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewCrashableMem()
+		bad := whenOn(isSync, errEIO)
+		var w *world
+		var changes atomic.Int32
+		fs := errorfs.Wrap(mem, errorfs.Any(bad, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.Contains(op.Path, generationName(2)) && changes.Add(1) < 50 {
+				for i := range 40 {
+					w.debit(fmt.Sprint("a", i), fmt.Sprint("b", i))
+				}
+				w.forget(fmt.Sprint("gone", changes.Load()))
+				w.debit(fmt.Sprint("came", changes.Load()))
+			}
+			if op.Kind == errorfs.OpRename && strings.Contains(op.Path, currentFile) && changes.Load() > 0 {
+				if _, err := mem.Stat(dir + "/" + generationName(1)); err != nil {
+					t.Error("the old generation is gone before the new one is current")
+				}
+			}
+			return nil
+		})))
+		w = open(t, Options{FS: fs, Mode: Shutdown})
+		for i := range 3000 {
+			w.debit(fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("gone", i))
 		}
+		w.save()
+		bad.On()
+		w.debit("more")
+		if w.db.Wait(w.db.Save()) == nil {
+			t.Error("saved on a bad disk")
+		}
+		bad.Off()
+		w.save()
+		if n := changes.Load(); n < 5 {
+			t.Fatalf("changed something %d times", n)
+		}
+		if w.db.Stats().Generation != 2 {
+			t.Fatal("not in the second generation")
+		}
+		got, _, err := stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3000 {
+			if a, b := got[fmt.Sprint("a", i)], got[fmt.Sprint("b", i)]; a != b {
+				t.Fatalf("torn: a%d %d, b%d %d", i, a, i, b)
+			}
+		}
+		w.save()
+		got, _, err = stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantState(t, got, w.state())
+		w.close()
+	})
+}
+
+// TestReadFails: a load that cannot read something says so, whatever the table gave before.
+func TestReadFails(t *testing.T) {
+	mem := vfs.NewMem()
+	w := open(t, Options{FS: mem})
+	for i := range 20_000 {
+		w.debit(fmt.Sprint(i))
 	}
-	got, _, err := stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{}))
-	if err != nil {
-		t.Fatalf("operation %d: %v", at, err)
+	w.close()
+	var n atomic.Int32
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && n.Add(1) > 30 {
+			return errEIO
+		}
+		return nil
+	}))
+	if _, _, err := stateOn(t, fs); err == nil || !errors.Is(err, errEIO) || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("%v", err)
 	}
-	wantState(t, got, w.state())
-	return n.Load() > at
 }
 
 // TestDiskFull: while there is no room no attempt is made; when there is, everything is written.
@@ -271,6 +380,61 @@ func TestDiskHangs(t *testing.T) {
 	})
 }
 
+// TestFrozenGuardChangesNothing: after the first failed write the directory is what a power loss would have left, whatever Pebble does.
+func TestFrozenGuardChangesNothing(t *testing.T) {
+	mem := vfs.NewMem()
+	g := newGuard(mem)
+	if err := g.MkdirAll(dir, dirMode); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "open"} {
+		f, err := g.Create(dir+"/"+name, writeCategory)
+		if err == nil {
+			_, err = f.Write([]byte("text of " + name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "open" {
+			defer f.Close()
+			defer func() {
+				if n, err := f.Write([]byte("more")); n != 4 || err != nil || f.Sync() != nil {
+					t.Errorf("a write to a frozen file: %d, %v", n, err)
+				}
+			}()
+		}
+	}
+	before := files(t, mem, dir)
+	g.fail(errEIO)
+	create := func(f vfs.File, err error) error {
+		if err == nil {
+			_, err = f.Write([]byte("new"))
+		}
+		if err == nil {
+			_, err = f.Stat()
+		}
+		return errors.Join(err, f.SyncData(), f.Close())
+	}
+	for what, err := range map[string]error{
+		"create":    create(g.Create(dir+"/c", writeCategory)),
+		"truncate":  create(g.Create(dir+"/a", writeCategory)),
+		"open":      create(g.OpenReadWrite(dir+"/a", writeCategory)),
+		"reuse":     create(g.ReuseForWrite(dir+"/a", dir+"/d", writeCategory)),
+		"rename":    g.Rename(dir+"/a", dir+"/e"),
+		"link":      g.Link(dir+"/a", dir+"/f"),
+		"remove":    g.Remove(dir + "/b"),
+		"removeall": g.RemoveAll(dir),
+		"mkdir":     g.MkdirAll(dir+"/g", dirMode),
+	} {
+		if err != nil {
+			t.Errorf("%s on a frozen guard: %v", what, err)
+		}
+	}
+	if after := files(t, mem, dir); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("changed: %q", after)
+	}
+}
+
 // TestFatalfNeverReturns: Pebble takes data for durable that is not, if it does.
 func TestFatalfNeverReturns(t *testing.T) {
 	g := newGuard(vfs.NewMem())
@@ -303,6 +467,20 @@ func TestParkedWorker(t *testing.T) {
 	}
 	if err := h.run(func(*pebble.DB) error { return nil }); err == nil {
 		t.Error("a dead handle runs jobs")
+	}
+}
+
+// TestDeadHandleNeverSucceeds: the guard lets Pebble believe that all is well; nobody else may.
+func TestDeadHandleNeverSucceeds(t *testing.T) {
+	for range 10 {
+		h, err := openHandle(vfs.NewMem(), dir, 1, false, new(events))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.run(func(*pebble.DB) error { h.guard.fail(errEIO); return nil }); err == nil {
+			t.Fatal("a job succeeded on a handle that died meanwhile")
+		}
+		h.abandon()
 	}
 }
 

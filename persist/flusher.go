@@ -94,6 +94,9 @@ func (d *DB) due() time.Time {
 		}
 		return s.retryAt
 	}
+	if d.merging != nil {
+		return time.Now()
+	}
 	due := s.figuresAt.Add(figuresEvery)
 	earlier := func(t time.Time) {
 		if t.Before(due) {
@@ -131,8 +134,8 @@ func (d *DB) step() {
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
 		err = d.seal()
 	}
-	if err == nil && d.mergeDue(now) {
-		err = d.mergeAndFlush()
+	if err == nil && (d.merging != nil || d.mergeDue(now)) {
+		err = d.mergeStep()
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
 		err = d.takeFigures(now)
@@ -192,26 +195,38 @@ func (d *DB) mergeDue(now time.Time) bool {
 	return j.bytes >= t.mergeBytes || min(j.changes, j.last.keys) >= t.mergeEntries || now.Sub(d.schedule.journalAt) >= mergeEvery
 }
 
-// merge brings the table up to date and empties the journal.
-func (d *DB) merge() error {
-	j, most := d.journal, d.o.tune.mergeEntries
-	if err := d.h.run(func(db *pebble.DB) error { return mergeJournal(db, j, most) }); err != nil {
+// mergeStep does a part of the merge under way, and begins one if there is none. After the last part Pebble writes its memtables into
+// tables, in the background.
+func (d *DB) mergeStep() error {
+	if d.merging == nil {
+		d.merging = newMerger(d.journal, d.o.tune.mergeEntries)
+		d.schedule.journalAt = time.Now()
+	}
+	m, chunks, done := d.merging, d.o.tune.mergeChunks, false
+	err := d.h.run(func(db *pebble.DB) (err error) {
+		done, err = m.step(db, chunks)
+		return err
+	})
+	if err != nil || !done {
 		return err
 	}
-	d.journal = journal{base: j.last, last: j.last}
+	d.journal.merged(m.journal)
+	d.merging = nil
 	d.status.keep(func(f *figures) { f.merges++ })
-	return nil
-}
-
-// mergeAndFlush merges and has Pebble write its memtables into tables, in the background.
-func (d *DB) mergeAndFlush() error {
-	if err := d.merge(); err != nil {
-		return err
-	}
 	return d.h.run(func(db *pebble.DB) error {
 		_, err := db.AsyncFlush()
 		return err
 	})
+}
+
+// mergeAll brings the table up to date and empties the journal.
+func (d *DB) mergeAll() error {
+	for d.merging != nil || d.journal.torn || d.journal.last != d.journal.base {
+		if err := d.mergeStep(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *DB) takeFigures(now time.Time) error {

@@ -49,6 +49,16 @@ func (j *journal) add(c commit) {
 	}
 }
 
+// merged takes note that the rounds which an earlier state of the journal had are in the table and out of the journal.
+func (j *journal) merged(old journal) {
+	j.base, j.torn = old.last, false
+	j.changes -= old.changes
+	j.bytes -= old.bytes
+	if j.cleared <= old.last.round {
+		j.cleared = 0
+	}
+}
+
 func journalKey(round uint64, chunk uint32) []byte {
 	k := make([]byte, 0, 13)
 	k = append(k, journalSpace)

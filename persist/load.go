@@ -53,10 +53,8 @@ func (d *DB) LoadLimits(s *shard.Store) error {
 		}
 		d.h = h
 	}
-	if d.journal.torn || d.journal.last != d.journal.base {
-		if err := d.merge(); err != nil {
-			return damaged(d.o.Dir, err)
-		}
+	if err := d.mergeAll(); err != nil {
+		return damaged(d.o.Dir, err)
 	}
 	var limits []shard.Change
 	err := d.h.run(func(db *pebble.DB) (err error) {

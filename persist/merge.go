@@ -9,73 +9,104 @@ import (
 	"github.com/rlserver/rlserver/shard"
 )
 
-// mergeJournal brings the table up to the journal's last round and empties the journal. j must describe the journal exactly. Nothing is
-// synced: cut off anywhere it leaves a state from which it can be done again, because the journal goes in the last batch.
-func mergeJournal(db *pebble.DB, j journal, maxDistinct int) error {
-	m := merger{db: db, batch: db.NewBatch(), journal: j}
-	defer func() { m.batch.Close() }()
-	if j.cleared != 0 {
-		if err := m.batch.DeleteRange([]byte{tableSpace}, []byte{tableSpace + 1}, nil); err != nil {
-			return err
-		}
-	}
-	if err := m.table(maxDistinct); err != nil {
-		return err
-	}
-	if err := m.batch.DeleteRange([]byte{journalSpace}, []byte{journalSpace + 1}, nil); err != nil {
-		return err
-	}
-	if err := m.batch.Set([]byte{baseSpace}, encodeBase(j.last), nil); err != nil {
-		return err
-	}
-	return m.flush()
-}
-
-// A merger writes journal lines into the table.
+// A merger brings the table up to a round of the journal, in steps, so that rounds can be written in between: they only add to the
+// journal. Nothing is synced: cut off anywhere it leaves a state from which it can be done again, because what it has merged leaves the
+// journal in its last batch.
+//
+// The journal it is given must describe what is there exactly, up to its last round. If there are few enough distinct keys to remember,
+// it goes from the newest chunk to the oldest and writes each key once; else, which is one huge round as a rule, it goes forward and
+// writes everything.
 type merger struct {
-	db      *pebble.DB
-	batch   *pebble.Batch
 	journal journal
+	begun   bool
+	at      []byte // the last chunk merged
 
 	seeds [2]maphash.Seed
 	seen  map[[2]uint64]struct{} // 128-bit hashes of the keys written, nil: every line is written
+
+	batch *pebble.Batch // of the step under way
 	lines []line
 	key   []byte
 }
 
-// table merges the rounds. If there are few enough distinct keys to remember, it goes from the newest to the oldest and writes each key
-// once; else, which is one huge round as a rule, it goes forward and writes everything.
-func (m *merger) table(maxDistinct int) error {
-	distinct := min(m.journal.changes, m.journal.last.keys)
-	backward := distinct <= maxDistinct
-	if backward {
+func newMerger(j journal, maxDistinct int) *merger {
+	m := &merger{journal: j}
+	if distinct := min(j.changes, j.last.keys); distinct <= maxDistinct {
 		m.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 		m.seen = make(map[[2]uint64]struct{}, distinct)
 	}
-	it, err := m.db.NewIter(&pebble.IterOptions{
-		LowerBound: journalKey(m.journal.base.round+1, 0),
-		UpperBound: journalKey(m.journal.last.round, commitChunk),
-	})
+	return m
+}
+
+// step merges up to so many chunks and says whether that was the last step.
+func (m *merger) step(db *pebble.DB, chunks int) (done bool, err error) {
+	m.batch = db.NewBatch()
+	defer func() { m.batch.Close() }()
+	if !m.begun && m.journal.cleared != 0 {
+		if err := m.batch.DeleteRange([]byte{tableSpace}, []byte{tableSpace + 1}, nil); err != nil {
+			return false, err
+		}
+	}
+	it, err := m.iterator(db)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer it.Close()
-	step, ok := it.Next, false
-	if backward {
-		step, ok = it.Prev, it.Last()
+	next, ok := it.Next, false
+	if m.seen != nil {
+		next, ok = it.Prev, it.Last()
 	} else {
 		ok = it.First()
 	}
-	for ; ok; ok = step() {
+	for ; ok && chunks > 0; ok = next() {
+		chunks--
 		value, err := it.ValueAndErr()
 		if err == nil {
 			err = m.chunk(it.Key(), value)
 		}
 		if err != nil {
-			return fmt.Errorf("journal record %x: %w", it.Key(), err)
+			return false, fmt.Errorf("journal record %x: %w", it.Key(), err)
 		}
+		m.at = append(m.at[:0], it.Key()...)
 	}
-	return it.Error()
+	m.begun = true
+	if ok {
+		return false, m.flush()
+	}
+	if err := it.Error(); err != nil {
+		return false, err
+	}
+	return true, m.finish()
+}
+
+// iterator is over what is still to be merged.
+func (m *merger) iterator(db *pebble.DB) (*pebble.Iterator, error) {
+	o := &pebble.IterOptions{
+		LowerBound: journalKey(m.journal.base.round+1, 0),
+		UpperBound: journalKey(m.journal.last.round, commitChunk),
+	}
+	switch {
+	case !m.begun:
+	case m.seen != nil:
+		o.UpperBound = m.at
+	default:
+		o.LowerBound = append(slices.Clone(m.at), 0)
+	}
+	return db.NewIter(o)
+}
+
+func (m *merger) finish() error {
+	end := journalKey(m.journal.last.round+1, 0)
+	if m.journal.torn {
+		end = []byte{journalSpace + 1}
+	}
+	if err := m.batch.DeleteRange([]byte{journalSpace}, end, nil); err != nil {
+		return err
+	}
+	if err := m.batch.Set([]byte{baseSpace}, encodeBase(m.journal.last), nil); err != nil {
+		return err
+	}
+	return m.flush()
 }
 
 // chunk merges one chunk; commit records are passed over, and so are the entries before a clear, that count no more.
@@ -128,9 +159,11 @@ func (m *merger) put(l line) error {
 	return m.batch.Set(m.key, l.entry, nil)
 }
 
+// flush commits what is in the batch and empties it.
 func (m *merger) flush() error {
-	err := m.batch.Commit(pebble.NoSync)
-	m.batch.Close()
-	m.batch = m.db.NewBatch()
-	return err
+	if err := m.batch.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	m.batch.Reset()
+	return nil
 }

@@ -29,6 +29,7 @@ type DB struct {
 	h            *handle // nil while writing fails, and before Load
 	layout       layout
 	journal      journal
+	merging      *merger // the merge under way
 	started      bool
 	limitsLoaded bool
 	store        *shard.Store

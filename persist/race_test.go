@@ -3,4 +3,4 @@
 package persist
 
 // thin is how much less is tried of what is tried many times: the race detector makes it ten times slower.
-const thin = 6
+const thin = 8

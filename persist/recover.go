@@ -12,7 +12,7 @@ import (
 // fail gives the handle up after an error of it. Decisions go on; the rounds cut so far are not on disk.
 func (d *DB) fail(err error) {
 	h := d.h
-	d.h = nil
+	d.h, d.merging = nil, nil
 	if time.Since(d.schedule.recoveredAt) > retryMost {
 		d.schedule.retryPause = 0
 	}

@@ -1,0 +1,107 @@
+package persist
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// TestRoundsDuringAMerge: rounds written between the steps of a merge, a clear among them, are left for the next one, and what the
+// flusher believes of the journal is what is in it.
+func TestRoundsDuringAMerge(t *testing.T) {
+	for _, maxDistinct := range []int{0, 1000} {
+		h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(events))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var j journal
+		table := map[string]string{}
+		round := func(cleared bool, from, to int) {
+			t.Helper()
+			w := newRoundWriter(h, tuning{chunkRecords: 2}.withDefaults(), j.last)
+			if w.c.cleared = cleared; cleared {
+				clear(table)
+			}
+			for i := from; i < to; i++ {
+				c := shard.Change{Key: []byte(fmt.Sprint(i)), Kind: 1, Value: fmt.Append(nil, j.last.round)}
+				if table[string(c.Key)] = string(c.Value); i%5 == 4 {
+					c.Kind, c.Value = 0, nil
+					delete(table, string(c.Key))
+				}
+				if err := w.add(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c, err := w.commit(start, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.add(c)
+		}
+		steps := 0
+		merge := func(between func()) {
+			t.Helper()
+			m := newMerger(j, maxDistinct)
+			for done := false; !done; between = nil {
+				if err := h.run(func(db *pebble.DB) (err error) { done, err = m.step(db, 3); return err }); err != nil {
+					t.Fatal(err)
+				}
+				if steps++; between != nil {
+					between()
+				}
+			}
+			j.merged(m.journal)
+			err := h.run(func(db *pebble.DB) error {
+				there, err := readJournal(db)
+				if there != j {
+					t.Errorf("the journal is %+v, believed to be %+v", there, j)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		round(false, 0, 20)
+		round(false, 10, 30)
+		merge(func() { round(false, 5, 15); round(true, 12, 18); round(false, 17, 22) })
+		if j.cleared == 0 || j.changes != 10+6+5 {
+			t.Errorf("after the first merge: %+v", j)
+		}
+		merge(nil)
+		if steps < 8 || j != (journal{base: j.last, last: j.last}) {
+			t.Errorf("after %d steps: %+v", steps, j)
+		}
+		if got := tableOf(t, h); !maps.Equal(got, table) {
+			t.Errorf("got %v, want %v", got, table)
+		}
+		h.abandon()
+	}
+}
+
+func tableOf(t *testing.T, h *handle) map[string]string {
+	m := map[string]string{}
+	err := h.run(func(db *pebble.DB) error {
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: tableBound(0), UpperBound: tableBound(partitions)})
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			c, err := decodeEntry(it.Key()[2:], it.Value())
+			if err != nil {
+				return err
+			}
+			m[string(c.Key)] = string(c.Value)
+		}
+		return it.Error()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
