@@ -94,17 +94,6 @@ func (c *call) hold() int64 {
 	return c.blocked - c.ts
 }
 
-// ask decides op and leaves c as it is.
-func (c *call) ask(op *Op, d *Decision) error {
-	held := c.state
-	if _, err := c.take(op, d); err != nil {
-		return err
-	}
-	c.state = held
-	c.outlook(d)
-	return nil
-}
-
 // outlook completes an answer with what is left.
 func (c *call) outlook(d *Decision) {
 	remaining, reset := c.outlookState()

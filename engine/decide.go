@@ -27,25 +27,32 @@ type Decision struct {
 // error in words for contradicting options; with any of them nothing changed.
 func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) (out []byte, d Decision, err error) {
 	var c call
+	c.state.log = logRoom(lim.Algorithm, old)
 	if err = c.open(&lim, old, now, &op); err != nil {
 		return nil, d, err
 	}
 	changed, err := c.take(&op, &d)
+	if err != nil {
+		return nil, d, err
+	}
+	c.outlook(&d)
 	if changed {
 		out = appendEntry(dst, &c.entry)
 	}
-	return out, d, err
+	return out, d, nil
 }
 
 // Peek asks and takes nothing: allowed and retry_after are what Acquire with that cost would answer, remaining and reset_after what is
 // there. So it differs from Acquire's answer only where that debits.
 func Peek(lim Limit, old []byte, now int64, cost int64) (d Decision, err error) {
 	var c call
+	c.state.log = logRoom(lim.Algorithm, old)
 	op := Op{Cost: cost}
 	if err = c.open(&lim, old, now, &op); err != nil {
 		return d, err
 	}
-	err = c.ask(&op, &d)
+	c.outlook(&d) // before anything is taken
+	_, err = c.take(&op, &d)
 	return d, err
 }
 
@@ -72,6 +79,7 @@ func refund(dst []byte, lim *Limit, old []byte, tokens, now int64) (out []byte, 
 		return nil, d, outOfRange("now", now, MaxNow)
 	}
 	var c call
+	c.state.log = logRoom(0, old)
 	if err = c.read(old); err != nil {
 		return nil, d, err
 	}
@@ -108,6 +116,7 @@ func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) (out []byte, d
 		return nil, d, outOfRange("wait", wait, MaxPenalty)
 	}
 	var c call
+	c.state.log = logRoom(lim.Algorithm, old)
 	op := Op{Cost: 1}
 	if err = c.open(&lim, old, now, &op); err != nil {
 		return nil, d, err
@@ -117,9 +126,12 @@ func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) (out []byte, d
 	if changed {
 		c.blocked = until
 	}
-	err = c.ask(&op, &d)
-	if changed && err == nil {
+	c.outlook(&d)
+	if changed {
 		out = appendEntry(dst, &c.entry)
 	}
-	return out, d, err
+	if _, err = c.take(&op, &d); err != nil { // takes from c, which is not looked at again
+		return nil, d, err
+	}
+	return out, d, nil
 }

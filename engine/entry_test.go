@@ -42,10 +42,10 @@ func TestEntryBytes(t *testing.T) {
 		{entry{limit: must(t, "fixed:5/1m"), ts: 9, state: state{fixed: fixedState{3, 2}}}, "20" + "09" + "e0d40305" + "0302"},
 		{entry{limit: must(t, "fixed-aligned:5/1m"), ts: 9, state: state{fixed: fixedState{9, 2}}}, "24" + "09" + "e0d40305" + "02"},
 		{entry{limit: must(t, "sliding:5/1m"), ts: 9, blocked: 11, state: state{sliding: slidingState{9, 4, 2}}}, "31" + "090b" + "e0d40305" + "0402"},
-		{entry{limit: must(t, "log:5/1m"), ts: 9}, "40" + "09" + "e0d40305" + "00"},
+		{entry{limit: must(t, "log:5/1m"), ts: 9, state: state{log: new(logState)}}, "40" + "09" + "e0d40305" + "00"},
 		// One record of 5, 3 ms before ts; then a record of 4, 1 ms later one of 1, 2 ms later the newest of 300.
-		{entry{limit: must(t, "log:5/1m"), ts: 9, state: state{log: logState{total: 5, age: 3, last: 5}}}, "40" + "09" + "e0d40305" + "050300"},
-		{entry{limit: must(t, "log:999/1m"), ts: 9, state: state{log: logState{
+		{entry{limit: must(t, "log:5/1m"), ts: 9, state: state{log: &logState{total: 5, age: 3, last: 5}}}, "40" + "09" + "e0d40305" + "050300"},
+		{entry{limit: must(t, "log:999/1m"), ts: 9, state: state{log: &logState{
 			total: 305, age: 3, span: 3, last: 300, head: record{1, 4}, tail: record{2, 1},
 		}}}, "40" + "09" + "e0d403e707" + "b1020303" + "ac02" + "0302" + "04"},
 	} {
@@ -69,6 +69,7 @@ func TestEntryRoundTrip(t *testing.T) {
 				continue
 			}
 			var e entry
+			e.state.log = logRoom(0, w.value)
 			if err := e.read(w.value); err != nil {
 				t.Fatalf("%x: %v", w.value, err)
 			}
@@ -187,9 +188,10 @@ func TestMalformed(t *testing.T) {
 		if name == "not in lowest terms" {
 			continue // only what comes from elsewhere is checked that far
 		}
-		if got, under := Reset(b, MaxNow), ResetUnder(good.limit, b, MaxNow); got != math.MaxInt64 || under != math.MaxInt64 || Name(b) != nil {
-			t.Errorf("%s: Reset says %d, ResetUnder %d, Name %s", name, got, under, Name(b))
+		if got, under := Reset(b, MaxNow), ResetUnder(good.limit, b, MaxNow); got != math.MaxInt64 || under != math.MaxInt64 {
+			t.Errorf("%s: Reset says %d, ResetUnder %d", name, got, under)
 		}
+		Name(b) // must not panic
 		_, err1 := StoredLimit(b)
 		_, err2 := Inspect(b)
 		_, _, err3 := Refund(nil, b, 1, 0)

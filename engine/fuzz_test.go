@@ -29,6 +29,9 @@ func FuzzAcquire(f *testing.F) {
 			}
 		}
 		ResetUnder(lim, old, now)
+		if name := Name(old); len(name) > MaxNameBytes {
+			t.Fatalf("%x has a name of %d bytes", old, len(name))
+		}
 		op := Op{Cost: cost, MaxWait: maxWait, Partial: partial, Force: force}
 		out, d, err := Acquire(nil, lim, old, now, op)
 		if err != nil {

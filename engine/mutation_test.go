@@ -16,7 +16,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"float64 refill", "bucket.go", "bits.Mul64(uint64(elapsed), uint64(to.P))", "uint64(0), uint64(float64(elapsed)*float64(to.P))"},
 	{"float64 wait", "bucket.go", "return roundedUp(missing, l.P)", "return int64(float64(missing)/float64(l.P) + 0.999999999)"},
 	{"debit on denial", "bucket.go", "return 0, wait, nil", "s.credit -= op.Cost * l.Q\n\t\treturn 0, wait, nil"},
-	{"ts moved on denial", "decide.go", "changed, err := c.take(&op, &d)\n\tif changed {", "changed, err := c.take(&op, &d)\n\tif changed || err == nil && d.Allowed == 0 {"},
+	{"ts moved on denial", "decide.go", "c.outlook(&d)\n\tif changed {\n\t\tout = appendEntry(dst, &c.entry)\n\t}\n\treturn out, d, nil\n}\n\n// Peek", "c.outlook(&d)\n\tif changed || d.Allowed == 0 {\n\t\tout = appendEntry(dst, &c.entry)\n\t}\n\treturn out, d, nil\n}\n\n// Peek"},
 	{"ts moved back", "call.go", "t := max(now, c.ts)", "t := max(now, min(c.ts, now))"},
 	{"lateness forgotten", "call.go", "c.ts, c.late = t, t-now", "c.ts, c.late = t, 0"},
 	{"no clamp after the refill", "bucket.go", "s.credit = full\n\t\treturn nil", "s.credit = full + 1\n\t\treturn nil"},

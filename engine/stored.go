@@ -14,6 +14,7 @@ type Info struct {
 // StoredLimit returns the limit that an entry carries, with its name. The only error is ErrMalformed.
 func StoredLimit(old []byte) (Limit, error) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil {
 		return Limit{}, err
 	}
@@ -21,19 +22,24 @@ func StoredLimit(old []byte) (Limit, error) {
 	return e.limit, nil
 }
 
-// Name returns the name of the limit that the entry was made under, nil if it has none or the bytes are malformed. It aliases old and does
-// not allocate.
+// Name returns the name of the limit that the entry was made under, nil if it has none. It aliases old, and looks at no more than it needs:
+// what follows the name may be malformed.
 func Name(old []byte) []byte {
-	var e entry
-	if len(old) == 0 || old[0]&flagNamed == 0 || e.read(old) != nil {
+	if len(old) == 0 || old[0]&flagNamed == 0 {
 		return nil
 	}
-	return e.name
+	_, at := uvarint(old, 1)
+	if old[0]&flagBlocked != 0 {
+		_, at = uvarint(old, at)
+	}
+	name, _ := readName(old, at)
+	return name
 }
 
 // Inspect returns what an entry says. The only error is ErrMalformed.
 func Inspect(old []byte) (Info, error) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil {
 		return Info{}, err
 	}
@@ -45,6 +51,7 @@ func Inspect(old []byte) (Info, error) {
 // ErrAlgorithm: what is there at the entry's own time. It may be a *RangeError too: the state cannot be held under lim.
 func InspectUnder(lim Limit, old []byte) (Info, error) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil {
 		return Info{}, err
 	}
@@ -74,6 +81,7 @@ func (e *entry) info() Info {
 // math.MaxInt64.
 func Reset(old []byte, clock int64) (resetAfter int64) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil {
 		return math.MaxInt64
 	}
@@ -84,6 +92,7 @@ func Reset(old []byte, clock int64) (resetAfter int64) {
 // An entry of another algorithm says nothing to lim and may be dropped: 0. What cannot be held under lim is never idle: math.MaxInt64.
 func ResetUnder(lim Limit, old []byte, clock int64) (resetAfter int64) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil || !lim.ok() {
 		return math.MaxInt64
 	}
@@ -107,6 +116,7 @@ func (e *entry) resetAfter(clock int64) int64 {
 // was counted then counts there. The only error is ErrMalformed.
 func Rebase(dst, old []byte, maxTS int64) ([]byte, error) {
 	var e entry
+	e.state.log = logRoom(0, old)
 	if err := e.read(old); err != nil {
 		return nil, err
 	}
