@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-var errLimit = errors.New("the limit is not one that ParseLimit returns")
+var errLimit = errors.New("the limit is not one that this package parses")
 
 // call is one call on one entry, brought to the call's time and limit.
 type call struct {

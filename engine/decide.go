@@ -5,9 +5,9 @@ import "math"
 // An Op is what a call asks for.
 type Op struct {
 	Cost    int64 // tokens, >= 0
-	MaxWait int64 // ms the caller is willing to wait, 0 = none; at most MaxMaxWait
-	Partial bool  // grant min(Cost, whole tokens there)
-	Force   bool  // debit in any case
+	MaxWait int64 // bucket: ms the caller is willing to wait, 0 = none; at most MaxMaxWait
+	Partial bool  // bucket: grant min(Cost, whole tokens there)
+	Force   bool  // bucket: debit in any case
 }
 
 // A Decision is the answer to a call: five integers.
@@ -15,8 +15,8 @@ type Decision struct {
 	Allowed    int64 // 1 or 0; with Partial how many were granted
 	RetryAfter int64 // ms. Denied: until the same call would pass, -1 if it never can. Allowed: 0, or with MaxWait the ms to sleep first
 	Remaining  int64 // whole tokens left after the call, never below 0
-	ResetAfter int64 // ms until full again, debt and penalty included
-	Limit      int64 // burst in tokens
+	ResetAfter int64 // ms until full again, or until nothing counts; debt and penalty included
+	Limit      int64 // burst in tokens, or the window's limit
 }
 
 // Acquire decides a call at now (Unix ms in [0, MaxNow]) under lim and debits if it is allowed. old is the entry's bytes as the last call
@@ -24,7 +24,7 @@ type Decision struct {
 //
 // The new bytes are appended to dst and returned; nil means that nothing changed and nothing need be written: a refusal, or an allowed
 // cost of 0. With room in dst nothing is allocated. dst must not overlap old. Errors: *RangeError, ErrMalformed, ErrAlgorithm, and an
-// error in words for contradicting options; with any of them nothing changed.
+// error in words for options that contradict each other or that windows do not have; with any of them nothing changed.
 func Acquire(dst []byte, lim Limit, old []byte, now int64, op Op) (out []byte, d Decision, err error) {
 	var c call
 	c.state.log = logRoom(lim.Algorithm, old)
@@ -56,7 +56,7 @@ func Peek(lim Limit, old []byte, now int64, cost int64) (d Decision, err error) 
 	return d, err
 }
 
-// Refund gives tokens (>= 0) back at now, capped at the limit the entry carries. old must not be empty. The decision says allowed 1,
+// Refund gives tokens (>= 0) back at now, capped at the limit the entry carries; of a window's, the oldest first. old must not be empty. The decision says allowed 1,
 // retry_after 0 and the rest as after the refund. Bytes as in Acquire: nil if nothing was missing or tokens is 0.
 func Refund(dst []byte, old []byte, tokens, now int64) (out []byte, d Decision, err error) {
 	return refund(dst, nil, old, tokens, now)

@@ -81,7 +81,8 @@ func appendName(dst []byte, e *entry) []byte {
 	return append(dst, e.name...)
 }
 
-// read sets e, which must be zero but for the log's room, to what bytes that appendEntry made say. It refuses whatever else it can tell apart without dividing; e is then undefined.
+// read sets e, which must be zero but for the log's room, to what bytes that appendEntry made say. It refuses whatever else it can tell apart
+// cheaply; e is then undefined.
 func (e *entry) read(b []byte) error {
 	if len(b) == 0 {
 		return ErrMalformed

@@ -6,13 +6,8 @@ import "encoding/binary"
 // with r <= t < r + Window. Calls granted at the same ms share a record.
 //
 // The records are kept as bytes, oldest first, and only what has to be looked at is decoded: what leaves the window, and what a denied call
-// waits for. So a call costs the same however many there are, but for copying them. Each but the newest is
-//
-//	step   uvarint: ms to the next record, > 0, times two; plus one if a count follows
-//	count  uvarint: what was granted, minus two; not there if it was one
-//
-// The state is what is counted in all, and unless that is 0: the age of the newest record at ts (ms), how much older the oldest is (ms), and
-// unless that is 0: the newest record's count and the others' bytes. Damage among those is noticed by Rebase, or when they are reached.
+// waits for. So a call does not cost more the longer the log, but for copying it. Damage among the records is noticed by Rebase, or when they
+// are reached.
 
 type logState struct {
 	total int64  // the sum of all counts
