@@ -67,7 +67,7 @@ func (o *windowOracle) under(m windowTerms, t int64) (list []granted, open int64
 		return list, open
 	case "sliding":
 		if m.width != o.terms.width && sum(list) > 0 {
-			used := o.estimate(o.terms, list, o.last)
+			used := o.terms.estimate(list, o.last)
 			up := new(big.Int).Add(used.Num(), new(big.Int).Sub(used.Denom(), big.NewInt(1)))
 			list = []granted{{o.last, up.Quo(up, used.Denom()).Int64()}}
 		}
@@ -86,29 +86,43 @@ func sum(list []granted) (n int64) {
 	return n
 }
 
-// estimate is what counts at t of a list that under has returned, exactly.
-func (o *windowOracle) estimate(m windowTerms, list []granted, t int64) *big.Rat {
+// parts is what was granted of a list that under has returned: what counts at t in full, and what counts as a share.
+func (m windowTerms) parts(list []granted, t int64) (full, shared int64) {
 	if m.kind != "sliding" {
-		return new(big.Rat).SetInt64(sum(list))
+		return sum(list), 0
 	}
-	var now, before int64
 	for _, g := range list {
 		switch t/m.width - g.at/m.width {
 		case 0:
-			now += g.n
+			full += g.n
 		case 1:
-			before += g.n
+			shared += g.n
 		}
 	}
-	share := big.NewRat(m.width-t%m.width, m.width)
-	share.Mul(share, new(big.Rat).SetInt64(before))
-	return share.Add(share, new(big.Rat).SetInt64(now))
+	return full, shared
 }
 
-// used is what counts at t under m.
+// estimate is what counts at t of a list that under has returned, exactly.
+func (m windowTerms) estimate(list []granted, t int64) *big.Rat {
+	full, shared := m.parts(list, t)
+	used := new(big.Rat).SetInt64(full)
+	if shared == 0 {
+		return used
+	}
+	share := big.NewRat(m.width-t%m.width, m.width)
+	return used.Add(used, share.Mul(share, new(big.Rat).SetInt64(shared)))
+}
+
+// used is what counts at t under m, and idle whether that is nothing, with no penalty.
 func (o *windowOracle) used(m windowTerms, t int64) *big.Rat {
 	list, _ := o.under(m, t)
-	return o.estimate(m, list, t)
+	return m.estimate(list, t)
+}
+
+func (o *windowOracle) idle(m windowTerms, t int64) bool {
+	list, _ := o.under(m, t)
+	full, shared := m.parts(list, t)
+	return t >= o.until && full+shared == 0
 }
 
 // first returns the first ms from t on at which yes holds; it does so for good, at the latest two windows and a penalty later.
@@ -213,7 +227,7 @@ func (o *windowOracle) answer(m windowTerms, allowed, retry, t, late int64, chan
 	if left.Sign() > 0 && t >= o.until {
 		remaining = new(big.Int).Quo(left.Num(), left.Denom()).Int64()
 	}
-	reset := o.first(m, t, func(at int64) bool { return at >= o.until && o.used(m, at).Sign() == 0 }) - t
+	reset := o.first(m, t, func(at int64) bool { return o.idle(m, at) }) - t
 	if reset > 0 {
 		reset += late
 	}
@@ -269,7 +283,7 @@ func compareWindows(events []event) (report string) {
 		want.BlockedUntil = o.until
 	}
 	clock := o.last / 2
-	idle := o.first(o.terms, o.last, func(at int64) bool { return at >= o.until && o.used(o.terms, at).Sign() == 0 }) - clock
+	idle := o.first(o.terms, o.last, func(at int64) bool { return o.idle(o.terms, at) }) - clock
 	info, err := Inspect(value)
 	kind := info.Limit.String()
 	info.Limit = Limit{}
