@@ -1,7 +1,7 @@
 # `make test` is the one test command: it installs what the tests need and runs
 # everything.
 
-.PHONY: test check bench soak tools
+.PHONY: test check bench compare soak tools
 
 test: tools
 	go vet ./...
@@ -27,3 +27,7 @@ check:
 
 bench:
 	cd bench && go run . -o results.md
+
+# The algorithms side by side, and the race that a limiter of GET and SET loses.
+compare: tools
+	cd bench && go run . compare

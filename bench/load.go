@@ -43,6 +43,7 @@ type job struct {
 	spent      *frame                      // sent instead of frame for every spentEvery-th key, if not nil
 	pick       func() (key int, more bool) // called once for each call; no more ends the job
 	depth      int                         // calls in a batch
+	clock      func() int64                // called after each pick: the call's time in Unix ms; nil = the clock
 	limit      time.Duration               // no batch starts after it; 0 = only pick ends the job
 	spentEvery int
 }
@@ -179,6 +180,9 @@ func (r *running) send(c *conn, start time.Time) error {
 		f := &r.frame
 		if r.spent != nil && key%r.spentEvery == 0 {
 			f = r.spent
+		}
+		if r.clock != nil {
+			ms = r.clock()
 		}
 		c.out = f.appendTo(c.out, key, ms)
 		c.waiting++

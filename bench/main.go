@@ -5,6 +5,7 @@
 // time per call and its bytes per key, with the targets beside the figures.
 //
 // Run it with `go run . -o results.md`; `-quick` gives a first impression in half a minute, `-only REGEXP` some cells.
+// `go run . compare` sets rlserver's algorithms side by side instead, see compare.go.
 // It exits with 1 if a server admitted more or less than it should, or if anything could not be measured.
 // It needs Linux: it reads CPU time and memory of other processes.
 package main
@@ -49,7 +50,11 @@ func init() {
 }
 
 func main() {
-	o, err := parseOptions(os.Args[1:], os.Stderr)
+	args, parse, do := os.Args[1:], parseOptions, run
+	if len(args) > 0 && args[0] == "compare" {
+		args, parse, do = args[1:], parseCompare, compare
+	}
+	o, err := parse(args, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -58,7 +63,7 @@ func main() {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer cancel()
-	if err := run(ctx, o); err != nil {
+	if err := do(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -108,18 +113,25 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 }
 
 func (o options) check() error {
-	for _, bound := range []struct {
-		name          string
-		value, lo, hi float64
-	}{
+	return checkBounds([]bound{
 		{"rounds", float64(o.rounds), 1, 100},
 		{"seconds", o.seconds, 0.1, 60},
 		{"connections", float64(o.connections), 1, 1000},
 		{"keys", float64(o.keys), 100, 10_000_000},
 		{"memory-keys", float64(o.memoryKeys), 1000, 10_000_000},
-	} {
-		if !(bound.value >= bound.lo && bound.value <= bound.hi) {
-			return fmt.Errorf("-%s is %v, expected %v to %v", bound.name, bound.value, bound.lo, bound.hi)
+	})
+}
+
+// A bound is what an option may be, both ends included.
+type bound struct {
+	name          string
+	value, lo, hi float64
+}
+
+func checkBounds(bounds []bound) error {
+	for _, b := range bounds {
+		if !(b.value >= b.lo && b.value <= b.hi) {
+			return fmt.Errorf("-%s is %v, expected %v to %v", b.name, b.value, b.lo, b.hi)
 		}
 	}
 	return nil
@@ -163,27 +175,35 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// findServers fills b.kinds with the servers that -only needs, and builds rlserver if it is one of them.
+// findServers fills b.kinds with the servers that -only needs.
 func (b *bench) findServers(ctx context.Context) error {
 	for _, k := range kinds(b.options) {
 		if !b.needs(k) {
 			continue
 		}
-		if k.name == "rlserver" && k.program == "" {
-			k.program = filepath.Join(b.dir, "rlserver")
-			build := exec.CommandContext(ctx, "go", "build", "-o", k.program, "./cmd/rlserver")
-			build.Dir = b.options.root
-			if output, err := build.CombinedOutput(); err != nil {
-				return fmt.Errorf("%s in %s: %w\n%s", build, build.Dir, err, output)
-			}
-		}
-		if _, err := exec.LookPath(k.program); err != nil {
-			return fmt.Errorf("%w: install it (Debian and Ubuntu: apt-get install redis-server) or name it with -redis", err)
+		if err := b.find(ctx, &k); err != nil {
+			return err
 		}
 		b.kinds = append(b.kinds, k)
 	}
 	if len(b.kinds) == 0 {
 		return fmt.Errorf("nothing to measure: -only %q matches no cell", b.options.only)
+	}
+	return nil
+}
+
+// find looks for a server's program, and builds rlserver if none was named.
+func (b *bench) find(ctx context.Context, k *kind) error {
+	if k.name == "rlserver" && k.program == "" {
+		k.program = filepath.Join(b.dir, "rlserver")
+		build := exec.CommandContext(ctx, "go", "build", "-o", k.program, "./cmd/rlserver")
+		build.Dir = b.options.root
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s in %s: %w\n%s", build, build.Dir, err, output)
+		}
+	}
+	if _, err := exec.LookPath(k.program); err != nil {
+		return fmt.Errorf("%w: install it (Debian and Ubuntu: apt-get install redis-server) or name it with -redis", err)
 	}
 	return nil
 }

@@ -3,12 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -134,36 +132,20 @@ func stop(name string, process *os.Process, ended chan error) {
 
 // ask sends one command on a connection of its own and returns a simple or bulk string. An error reply is an error.
 func (s *server) ask(args ...string) (string, error) {
-	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), askWithin)
+	c, err := s.connect()
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(askWithin))
-	if _, err := c.Write(newFrame(args...).data); err != nil {
-		return "", err
-	}
-	r := bufio.NewReader(c)
-	line, err := r.ReadString('\n')
+	defer c.close()
+	answer, err := c.ask(args...)
 	if err != nil {
 		return "", err
 	}
-	line = strings.TrimRight(line, "\r\n")
-	switch line[:min(1, len(line))] {
-	case "-":
-		return "", errors.New(line[1:])
-	case "$":
-		size, err := strconv.Atoi(line[1:])
-		if err != nil || size < 0 || size > readBuffer {
-			return "", fmt.Errorf("not a string: %q", line)
-		}
-		body := make([]byte, size)
-		_, err = io.ReadFull(r, body)
-		return string(body), err
-	case "+":
-		return line[1:], nil
+	text, ok := answer.(string)
+	if !ok {
+		return "", fmt.Errorf("not a string: %v", answer)
 	}
-	return "", fmt.Errorf("not a string: %q", line)
+	return text, nil
 }
 
 // settle waits until what the server does in the background (saving, merging files, collecting garbage) has come to rest,
