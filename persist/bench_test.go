@@ -40,7 +40,7 @@ func touch(b *testing.B, s *shard.Store, n, total, pass int) {
 // BenchmarkRound is one round of changed keys on the real disk, from the request until it is durable. cpu-us/key is the whole process's,
 // merges and compactions included, without making the changes.
 func BenchmarkRound(b *testing.B) {
-	for _, c := range []struct{ dirty, keys int }{{1000, 1_000_000}, {50_000, 1_000_000}, {100_000, 100_000}} {
+	for _, c := range []struct{ dirty, keys int }{{1000, 1_000_000}, {50_000, 1_000_000}, {50_000, 50_000}, {100_000, 100_000}} {
 		b.Run(fmt.Sprintf("%d_of_%d", c.dirty, c.keys), func(b *testing.B) {
 			w := open(b, Options{Dir: filepath.Join(b.TempDir(), "data"), Mode: Shutdown})
 			touch(b, w.store, c.keys, c.keys, 0)

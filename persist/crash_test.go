@@ -205,7 +205,7 @@ func TestTornRoundIsForgotten(t *testing.T) {
 	w.close()
 	w = open(t, Options{FS: mem, Mode: Shutdown}) // nothing but the torn round is in the journal
 	want := w.state()
-	torn := newRoundWriter(w.db.h, tuning{chunkRecords: 1}.withDefaults(), w.db.journal.last)
+	torn := newRoundWriter(w.db.h, tuning{chunkRecords: 1}.withDefaults(), w.db.journal.last, new(sketch))
 	for i := range 6 {
 		if err := torn.add(shard.Change{Key: []byte(fmt.Sprint("torn", i)), Kind: 1, Value: []byte{1}}); err != nil {
 			t.Fatal(err)

@@ -147,7 +147,7 @@ func (d *DB) step() {
 
 // round cuts a round and writes it. An empty one is durable as it is.
 func (d *DB) round() error {
-	w := newRoundWriter(d.h, d.o.tune, d.journal.last)
+	w := newRoundWriter(d.h, d.o.tune, d.journal.last, &d.distinct)
 	var err error
 	n, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	d.schedule.lastCut = at
@@ -192,15 +192,16 @@ func (d *DB) mergeDue(now time.Time) bool {
 		return false
 	}
 	t := d.o.tune
-	return j.bytes >= t.mergeBytes || min(j.changes, j.last.keys) >= t.mergeEntries || now.Sub(d.schedule.journalAt) >= mergeEvery
+	return j.bytes >= t.mergeBytes || d.distinct.count >= t.mergeEntries || now.Sub(d.schedule.journalAt) >= mergeEvery
 }
 
 // mergeStep does a part of the merge under way, and begins one if there is none. After the last part Pebble writes its memtables into
 // tables, in the background.
 func (d *DB) mergeStep() error {
 	if d.merging == nil {
-		d.merging = newMerger(d.journal, d.o.tune.mergeEntries)
+		d.merging = newMerger(d.journal, d.distinct.count, 2*d.o.tune.mergeEntries)
 		d.schedule.journalAt = time.Now()
+		d.distinct = sketch{}
 	}
 	m, chunks, done := d.merging, d.o.tune.mergeChunks, false
 	err := d.h.run(func(db *pebble.DB) (err error) {

@@ -173,8 +173,8 @@ func readBase(db *pebble.DB) (point, error) {
 }
 
 // readJournal verifies the journal: every chunk, every commit record, and that no round is missing. A round without a commit record is
-// the one that a crash cut off, if it is the last; anything else is damage.
-func readJournal(db *pebble.DB) (journal, error) {
+// the one that a crash cut off, if it is the last; anything else is damage. The keys are added to distinct.
+func readJournal(db *pebble.DB, distinct *sketch) (journal, error) {
 	base, err := readBase(db)
 	if err != nil {
 		return journal{}, err
@@ -184,7 +184,7 @@ func readJournal(db *pebble.DB) (journal, error) {
 		return journal{}, err
 	}
 	defer it.Close()
-	s := journalScan{journal: journal{base: base, last: base}}
+	s := journalScan{journal: journal{base: base, last: base}, distinct: distinct}
 	s.open(base.round + 1)
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
@@ -205,8 +205,9 @@ func readJournal(db *pebble.DB) (journal, error) {
 // A journalScan checks journal records in their order.
 type journalScan struct {
 	journal
-	seen  commit // of the round being read, as far as read
-	lines []line
+	seen     commit // of the round being read, as far as read
+	lines    []line
+	distinct *sketch
 }
 
 func (s *journalScan) open(round uint64) {
@@ -228,6 +229,9 @@ func (s *journalScan) record(key, value []byte) error {
 	var err error
 	if _, s.lines, err = readChunk(s.lines[:0], key, value); err != nil {
 		return err
+	}
+	for _, l := range s.lines {
+		s.distinct.add(l.key)
 	}
 	s.seen.chunks++
 	s.seen.changes += len(s.lines)

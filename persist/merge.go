@@ -15,7 +15,7 @@ import (
 //
 // The journal it is given must describe what is there exactly, up to its last round. If there are few enough distinct keys to remember,
 // it goes from the newest chunk to the oldest and writes each key once; else, which is one huge round as a rule, it goes forward and
-// writes everything.
+// writes everything. The table is the same in the end.
 type merger struct {
 	journal journal
 	begun   bool
@@ -29,9 +29,10 @@ type merger struct {
 	key   []byte
 }
 
-func newMerger(j journal, maxDistinct int) *merger {
+// newMerger makes a merger that expects so many distinct keys and may remember so many.
+func newMerger(j journal, distinct, remember int) *merger {
 	m := &merger{journal: j}
-	if distinct := min(j.changes, j.last.keys); distinct <= maxDistinct {
+	if distinct <= remember {
 		m.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 		m.seen = make(map[[2]uint64]struct{}, distinct)
 	}
@@ -166,4 +167,22 @@ func (m *merger) flush() error {
 	}
 	m.batch.Reset()
 	return nil
+}
+
+// A sketch counts distinct keys in 128 KiB: never too many, and a tenth too few when there are sketchBits/5.
+type sketch struct {
+	bits  [sketchBits / 64]uint64
+	count int
+}
+
+const sketchBits = 1 << 20
+
+var sketchSeed = maphash.MakeSeed()
+
+func (s *sketch) add(key []byte) {
+	h := maphash.Bytes(sketchSeed, key) % sketchBits
+	if bit := uint64(1) << (h % 64); s.bits[h/64]&bit == 0 {
+		s.bits[h/64] |= bit
+		s.count++
+	}
 }

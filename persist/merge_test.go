@@ -13,7 +13,7 @@ import (
 // TestRoundsDuringAMerge: rounds written between the steps of a merge, a clear among them, are left for the next one, and what the
 // flusher believes of the journal is what is in it.
 func TestRoundsDuringAMerge(t *testing.T) {
-	for _, maxDistinct := range []int{0, 1000} {
+	for _, remember := range []int{0, 1000} {
 		h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(events))
 		if err != nil {
 			t.Fatal(err)
@@ -22,7 +22,7 @@ func TestRoundsDuringAMerge(t *testing.T) {
 		table := map[string]string{}
 		round := func(cleared bool, from, to int) {
 			t.Helper()
-			w := newRoundWriter(h, tuning{chunkRecords: 2}.withDefaults(), j.last)
+			w := newRoundWriter(h, tuning{chunkRecords: 2}.withDefaults(), j.last, new(sketch))
 			if w.c.cleared = cleared; cleared {
 				clear(table)
 			}
@@ -45,7 +45,7 @@ func TestRoundsDuringAMerge(t *testing.T) {
 		steps := 0
 		merge := func(between func()) {
 			t.Helper()
-			m := newMerger(j, maxDistinct)
+			m := newMerger(j, 100, remember)
 			for done := false; !done; between = nil {
 				if err := h.run(func(db *pebble.DB) (err error) { done, err = m.step(db, 3); return err }); err != nil {
 					t.Fatal(err)
@@ -56,7 +56,7 @@ func TestRoundsDuringAMerge(t *testing.T) {
 			}
 			j.merged(m.journal)
 			err := h.run(func(db *pebble.DB) error {
-				there, err := readJournal(db)
+				there, err := readJournal(db, new(sketch))
 				if there != j {
 					t.Errorf("the journal is %+v, believed to be %+v", there, j)
 				}
@@ -104,4 +104,16 @@ func tableOf(t *testing.T, h *handle) map[string]string {
 		t.Fatal(err)
 	}
 	return m
+}
+
+func TestSketch(t *testing.T) {
+	s := new(sketch)
+	for range 3 {
+		for i := range mergeEntries {
+			s.add(fmt.Appendf(nil, "user:%d", i))
+		}
+	}
+	if s.count > mergeEntries || s.count < mergeEntries*9/10 {
+		t.Errorf("%d distinct keys counted as %d", mergeEntries, s.count)
+	}
 }

@@ -30,6 +30,7 @@ type DB struct {
 	layout       layout
 	journal      journal
 	merging      *merger // the merge under way
+	distinct     sketch  // of the keys in the journal, less what is being merged
 	started      bool
 	limitsLoaded bool
 	store        *shard.Store
@@ -171,7 +172,7 @@ func (d *DB) verify() error {
 	}
 	defer h.abandon()
 	err = h.run(func(db *pebble.DB) (err error) {
-		d.journal, err = readJournal(db)
+		d.journal, err = readJournal(db, &d.distinct)
 		return err
 	})
 	if err == nil {

@@ -77,13 +77,13 @@ const (
 	chunkRecords = 1000
 	// chunkBytes ends a chunk early, far below half a memtable, where Pebble would treat it as a special case.
 	chunkBytes = 256 << 10
-	// mergeBytes, mergeEntries and mergeEvery bound the journal; the first reached starts a merge. mergeEntries counts the distinct
-	// keys there can be, because a merge remembers 16 bytes of each.
+	// mergeBytes, mergeEntries and mergeEvery bound the journal; the first reached starts a merge. mergeEntries counts distinct keys,
+	// because a merge remembers 16 bytes of each, of at most twice as many.
 	mergeBytes   = 32 << 20
 	mergeEntries = 1 << 17
 	mergeEvery   = time.Minute
 	// mergeChunks is how much is merged before the flusher looks whether a round is due.
-	mergeChunks = 16
+	mergeChunks = 4
 	// sealEvery is the least time between two seals, so that a burst of urgent rounds does not sync three times each.
 	sealEvery = 250 * time.Millisecond
 	// urgentGap is the least time from one round to the next that nobody waits for.

@@ -115,7 +115,8 @@ func (d *DB) fill(h *handle) (filled, error) {
 	if err := writeAll(h, d.store); err != nil {
 		return filled{}, err
 	}
-	w := newRoundWriter(h, d.o.tune, d.journal.last)
+	d.distinct = sketch{}
+	w := newRoundWriter(h, d.o.tune, d.journal.last, &d.distinct)
 	var err error
 	round, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	if err != nil {

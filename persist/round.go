@@ -16,10 +16,12 @@ type roundWriter struct {
 	space byte // of the lines in chunk
 	lines int  // in chunk
 	entry []byte
+
+	distinct *sketch // of the keys in the journal
 }
 
-func newRoundWriter(h *handle, tune tuning, last point) *roundWriter {
-	return &roundWriter{h: h, tune: tune, c: commit{point: point{round: last.round + 1, chain: last.chain}}}
+func newRoundWriter(h *handle, tune tuning, last point, distinct *sketch) *roundWriter {
+	return &roundWriter{h: h, tune: tune, distinct: distinct, c: commit{point: point{round: last.round + 1, chain: last.chain}}}
 }
 
 // drain writes all that a round of the feed tells; on an error the round is drained nonetheless, as the feed demands.
@@ -63,6 +65,7 @@ func (w *roundWriter) add(c shard.Change) error {
 		w.entry = appendEntry(w.entry, c)
 	}
 	w.chunk = appendChange(w.chunk, c, w.entry)
+	w.distinct.add(c.Key)
 	w.lines++
 	w.c.changes++
 	return nil
