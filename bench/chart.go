@@ -37,8 +37,7 @@ const (
 	chartHeight = lineTop + lineHeight + 50
 	nameApart   = 16 // between the names at the lines' ends
 
-	scaleEnd  = 2.4 * limitCalls // calls at the end of a panel's scale
-	lineEnd   = 2.2 * limitCalls // and at the top of the timeline
+	scaleEnd  = 2.2 * limitCalls // calls at the end of every scale
 	lineFrom  = -10              // s from the end of an aligned window
 	lineTo    = 54               // just before the first calls are a window old
 	lineTicks = 10               // s
@@ -109,7 +108,7 @@ func (c *comparison) drawBars(d *drawing, traffic int, left, top float64, name s
 // drawTimeline draws, for the greedy caller, what each algorithm admitted in the window up to each second.
 func (c *comparison) drawTimeline(d *drawing) {
 	across := func(s int) float64 { return lineLeft + float64(s-lineFrom)/(lineTo-lineFrom)*lineWidth }
-	up := func(calls int) float64 { return lineTop + lineHeight*(1-float64(calls)/lineEnd) }
+	up := func(calls int) float64 { return lineTop + lineHeight*(1-float64(calls)/scaleEnd) }
 	d.text(margin, lineTop-12, "start", ink, bold, fmt.Sprintf("The greedy caller: admitted in the last %d s", limitWindow/1000))
 	for n := 0; n <= 2*limitCalls; n += limitCalls {
 		d.text(lineLeft-6, up(n)+4, "end", ink, "", strconv.Itoa(n))

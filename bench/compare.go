@@ -26,6 +26,8 @@ import (
 const (
 	costKeys   = 2000 // by algorithm
 	costRounds = 3
+
+	fullBatch = 256 // calls sent at once on one connection where their order matters: they and their replies fit into the sockets' buffers
 )
 
 // parseCompare reads the command line after "compare". The page is written to options.out, the chart beside it.

@@ -152,8 +152,8 @@ func TestDecideKeepsTheOrder(t *testing.T) {
 	if _, err := c.ask("PING"); err != nil {
 		t.Fatal(err)
 	}
-	allowed, err := c.decide(context.Background(), newFrame("RL.ACQUIRE", "user:%key", "10", "20"), make([]int64, replayBatch+3))
-	if err != nil || len(allowed) != replayBatch+3 {
+	allowed, err := c.decide(context.Background(), newFrame("RL.ACQUIRE", "user:%key", "10", "20"), make([]int64, fullBatch+3))
+	if err != nil || len(allowed) != fullBatch+3 {
 		t.Fatalf("%d decisions, %v", len(allowed), err)
 	}
 	for i, a := range allowed {
@@ -171,7 +171,7 @@ func TestLoadCallsEachKeyInTurn(t *testing.T) {
 	defer g.close()
 	l := &load{frame: newFrame("RL.ACQUIRE", "user:%key", "10", "20"), keys: 3}
 	for _, calls := range []int{1, 4} {
-		if out, err := l.run(context.Background(), g, calls); err != nil || out.calls != int64(3*calls) {
+		if out, err := l.run(context.Background(), g, 2, calls); err != nil || out.calls != int64(3*calls) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}

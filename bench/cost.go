@@ -37,12 +37,17 @@ func (b *bench) measureCosts(ctx context.Context) ([]cost, error) {
 		return nil, err
 	}
 	defer g.close()
+	ordered, err := dial(s.port, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer ordered.close()
 	var loads []*load
 	var costs []cost
 	for i, a := range algorithms() {
 		fmt.Fprintf(os.Stderr, "bytes a key of %s\n", a.title)
 		l := &load{frame: newFrame("RL.ACQUIRE", fmt.Sprintf("cst%d:%s", i, keyHole), a.expr, nowHole), keys: b.options.keys}
-		c, err := l.fill(ctx, s, g)
+		c, err := l.fill(ctx, s, ordered)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.title, err)
 		}
@@ -67,23 +72,24 @@ type load struct {
 	turns int // made so far
 }
 
-// run makes calls on each key. There are at least as many keys as calls in flight, so the calls on one key keep about
-// their order.
-func (l *load) run(ctx context.Context, g *generator, calls int) (outcome, error) {
+// run makes calls on each key. There are at least as many keys as calls in flight, so the calls on one key keep their
+// order on one connection, and about their order on several.
+func (l *load) run(ctx context.Context, g *generator, depth, calls int) (outcome, error) {
 	next, first := -1, l.turns
 	l.turns += calls
-	return g.run(ctx, job{frame: l.frame, depth: batch,
+	return g.run(ctx, job{frame: l.frame, depth: depth,
 		pick:  func() (int, bool) { next++; return next % l.keys, next < calls*l.keys },
 		clock: func() int64 { return epoch + int64(first+next/l.keys)*costEvery },
 	})
 }
 
-// fill brings new keys to their steady state.
+// fill brings new keys to their steady state. It wants a generator of one connection, so that the bytes are the same in
+// every run.
 func (l *load) fill(ctx context.Context, s *server, g *generator) (cost, error) {
 	before, err1 := s.usedBytes()
-	_, err2 := l.run(ctx, g, 1)
+	_, err2 := l.run(ctx, g, fullBatch, 1)
 	first, err3 := s.usedBytes()
-	_, err4 := l.run(ctx, g, costFill)
+	_, err4 := l.run(ctx, g, fullBatch, costFill)
 	full, err5 := s.usedBytes()
 	keys := float64(l.keys)
 	return cost{first: (first - before) / keys, full: (full - before) / keys}, cmp.Or(err1, err2, err3, err4, err5)
@@ -92,7 +98,7 @@ func (l *load) fill(ctx context.Context, s *server, g *generator) (cost, error) 
 // measure adds a round. CPU time is taken until the server has come to rest.
 func (c *cost) measure(ctx context.Context, s *server, g *generator, l *load) error {
 	before, err1 := s.cpu()
-	out, err2 := l.run(ctx, g, costCalls)
+	out, err2 := l.run(ctx, g, batch, costCalls)
 	err3 := s.settle()
 	after, err4 := s.cpu()
 	if err := cmp.Or(err1, err2, err3, err4); err != nil {

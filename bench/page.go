@@ -73,8 +73,9 @@ func (c *comparison) writeCosts(b *strings.Builder) {
 	table(b, rows)
 	fmt.Fprintf(b, `
 %d keys of 16 bytes for each algorithm, called in turn, each once in %d ms of the calls' own time; the steady state is what %d calls lead to.
-Bytes are the slots in use (`+"`rl_keyspace_used_bytes`"+` of INFO), key and all; the index and room not in use come on top. CPU is that of the server's process for a whole call, pipelined ×%d on %d connections: reading, deciding, writing to disk and answering.
-It is the median of %d rounds of %d calls, and moves with what else the machine does: the load is above.
+Bytes are the slots in use (`+"`rl_keyspace_used_bytes`"+` of INFO), key and all; the index and room not in use come on top. CPU is that of the server's
+process for a whole call, pipelined ×%d on %d connections: reading, deciding, writing to disk and answering. It is the median of %d rounds of
+%d calls. It moves with what else the machine does (the load is above): a difference smaller than (min to max) says nothing.
 `, c.options.keys, costEvery, costFill+1, batch, c.options.connections, c.options.rounds, costCalls*c.options.keys)
 }
 

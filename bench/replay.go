@@ -8,8 +8,6 @@ import (
 	"os"
 )
 
-const replayBatch = 256 // calls sent before their replies are read: these fit into the socket's buffers
-
 // replayed is what an algorithm did with a traffic.
 type replayed struct {
 	allowed   []bool // by call
@@ -54,7 +52,7 @@ func (b *bench) replay(ctx context.Context, traffics []traffic) ([][]replayed, e
 func (c *client) decide(ctx context.Context, f frame, at []int64) ([]bool, error) {
 	decisions := make([]bool, 0, len(at))
 	for len(at) > 0 && ctx.Err() == nil {
-		now := at[:min(len(at), replayBatch)]
+		now := at[:min(len(at), fullBatch)]
 		at = at[len(now):]
 		var out []byte
 		for _, t := range now {
