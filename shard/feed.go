@@ -9,7 +9,7 @@ const maxFeeds = 2
 // another.
 const (
 	KeySpace   byte = 0 // entries
-	LimitSpace byte = 1 // named limits: name, Origin, expression; no deadline
+	LimitSpace byte = 1 // named limits: name, Origin, expression; what adaptive ones have found, see adaptive.go; no deadline
 )
 
 // A Change is an entry as shipped to disk or to a replica: absolute, so that
@@ -193,6 +193,7 @@ func (s *Store) Clear() (round uint64, dropped int) {
 			f.cleared[w.rounds[n]&1] = true
 		}
 	}
+	s.limits.forget()
 	s.clears.Add(1)
 	return w.rounds[0], dropped
 }

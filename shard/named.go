@@ -32,9 +32,40 @@ const (
 // A NamedLimit is a limit that callers name instead of spelling it out. What a
 // Limits returns has the name in Limit too.
 type NamedLimit struct {
-	Name   string
-	Limit  engine.Limit
-	Origin Origin
+	Name     string
+	Limit    engine.Limit    // of an adaptive one that of the lowest rate
+	Adaptive engine.Adaptive // zero: the limit is not adaptive
+	Origin   Origin
+
+	search *search // of an adaptive one in a set
+}
+
+// Parse reads the expression of a limit of any kind.
+func (n *NamedLimit) Parse(expr []byte) (err error) {
+	if engine.IsAdaptive(expr) {
+		n.Adaptive, err = engine.ParseAdaptive(expr)
+		n.Limit = n.Adaptive.Min
+		return err
+	}
+	n.Adaptive = engine.Adaptive{}
+	n.Limit, err = engine.ParseExpression(expr)
+	return err
+}
+
+// Expression is the text that Parse reads back.
+func (n *NamedLimit) Expression() string {
+	if n.Adaptive != (engine.Adaptive{}) {
+		return n.Adaptive.String()
+	}
+	return n.Limit.String()
+}
+
+// inForce is the limit that calls go by now.
+func (n *NamedLimit) inForce() engine.Limit {
+	if n.search != nil {
+		return n.search.rate.Load().Limit
+	}
+	return n.Limit
 }
 
 // Limits are the named limits of a store. They are configuration: Clear leaves
@@ -46,9 +77,12 @@ type Limits struct {
 	store *Store
 	set   atomic.Pointer[limitSet]
 
-	mu      sync.Mutex // orders changes; guards what follows
-	changes uint64
-	pending [maxFeeds][2]map[string]Change // by feed and round parity
+	reports atomic.Uint64 // calls of Feedback
+
+	mu       sync.Mutex // orders changes; guards what follows
+	changes  uint64
+	pending  [maxFeeds][2]map[string]Change // by feed and round parity
+	searches map[string]*search             // by the name of the adaptive limit
 }
 
 // A limitSet is all limits at one moment. It never changes.
@@ -56,6 +90,7 @@ type limitSet struct {
 	byName map[string]*NamedLimit
 	// byPrefix has those whose name ends with *, by what stands before that.
 	byPrefix map[string]*NamedLimit
+	adaptive bool // at least one is
 }
 
 // ErrOfFile is the refusal of a caller's change to a limit of the limits-file.
@@ -65,7 +100,7 @@ var ErrOfFile = errors.New("the limit belongs to the limits-file")
 func (s *Store) Limits() *Limits { return &s.limits }
 
 func (l *Limits) init(s *Store) {
-	l.store = s
+	l.store, l.searches = s, map[string]*search{}
 	l.set.Store(&limitSet{})
 }
 
@@ -110,20 +145,26 @@ func (l *Limits) Get(name []byte) (NamedLimit, bool) {
 // later change; it may alias the bytes of name and is valid as long as they are.
 // Resolve does not allocate.
 func (l *Limits) Resolve(name []byte) (lim engine.Limit, ok bool) {
-	set := l.set.Load()
-	if n := set.byName[string(name)]; n != nil {
-		return n.Limit, true
-	}
-	if len(set.byPrefix) == 0 || !limitNameOK(name) {
-		return lim, false
-	}
-	n := set.group(name)
+	n := l.set.Load().find(name)
 	if n == nil {
 		return lim, false
 	}
-	lim = n.Limit
-	lim.Name = unsafe.String(unsafe.SliceData(name), len(name))
+	lim = n.inForce()
+	if n.Name != string(name) {
+		lim.Name = unsafe.String(unsafe.SliceData(name), len(name))
+	}
 	return lim, true
+}
+
+// find returns the limit that a name means, or nil.
+func (s *limitSet) find(name []byte) *NamedLimit {
+	if n := s.byName[string(name)]; n != nil {
+		return n
+	}
+	if len(s.byPrefix) == 0 || !limitNameOK(name) {
+		return nil
+	}
+	return s.group(name)
 }
 
 // resetAfter is the time in ms from clock after which an entry says no more
@@ -162,17 +203,24 @@ func (l *Limits) List() []NamedLimit {
 	return list
 }
 
-// Changes returns all as a feed would tell them, by name: for who begins to
-// follow, or writes everything anew.
+// Changes returns all as a feed would tell them, by name, and then what the
+// adaptive ones have found: for who begins to follow, or writes everything anew.
 func (l *Limits) Changes() []Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	list := l.List()
 	out := make([]Change, 0, len(list))
 	for i := range list {
 		out = append(out, list[i].change())
 	}
+	l.lockedSearches(func(r *search) {
+		if r.state != nil {
+			out = append(out, r.change())
+		}
+	})
 	return out
 }
 
 func (n *NamedLimit) change() Change {
-	return Change{Space: LimitSpace, Key: []byte(n.Name), Kind: byte(n.Origin), Value: []byte(n.Limit.String())}
+	return Change{Space: LimitSpace, Key: []byte(n.Name), Kind: byte(n.Origin), Value: []byte(n.Expression())}
 }

@@ -13,14 +13,21 @@ import (
 // round of the first feed that this lands in. The error is that of
 // CheckLimitName, ErrOfFile, or says that there are too many.
 func (l *Limits) Set(name []byte, lim engine.Limit) (round uint64, err error) {
-	if err := CheckLimitName(name); err != nil {
+	return l.SetNamed(NamedLimit{Name: string(name), Limit: lim})
+}
+
+// SetNamed is Set for a limit of any kind; its Origin is not looked at. What an
+// adaptive limit has found is kept when only its expression changes.
+func (l *Limits) SetNamed(n NamedLimit) (round uint64, err error) {
+	if err := CheckLimitName([]byte(n.Name)); err != nil {
 		return 0, err
 	}
+	n.Origin = FromCommand
 	return l.update(func(c *limitsChange) error {
-		if old := c.set.byName[string(name)]; old != nil && old.Origin == FromFile {
+		if old := c.set.byName[n.Name]; old != nil && old.Origin == FromFile {
 			return ErrOfFile
 		}
-		c.put(NamedLimit{string(name), lim, FromCommand})
+		c.put(n)
 		return nil
 	})
 }
@@ -65,7 +72,7 @@ func (l *Limits) SetFile(list []NamedLimit) (fc FileChange, err error) {
 			in[n.Name] = true
 			old := c.set.byName[n.Name]
 			n.Origin = FromFile
-			if old != nil && old.Limit == n.named().Limit && old.Origin == FromFile {
+			if old != nil && old.Limit == n.named().Limit && old.Adaptive == n.Adaptive && old.Origin == FromFile {
 				continue
 			}
 			fc.Set++
@@ -94,7 +101,9 @@ func (l *Limits) Release() (released int) {
 	l.update(func(c *limitsChange) error {
 		for _, old := range c.set.byName {
 			if old.Origin == FromFile {
-				c.put(NamedLimit{old.Name, old.Limit, FromCommand})
+				n := *old
+				n.Origin = FromCommand
+				c.put(n)
 				released++
 			}
 		}
@@ -103,34 +112,48 @@ func (l *Limits) Release() (released int) {
 	return released
 }
 
-// Load takes limits from disk or from a peer, tombstones among them, in one
-// step. It is for the time before commands are served: the feeds do not hear of
-// it. An error says what is wrong; nothing is changed then.
+// Load takes limits from disk or from a peer, and what adaptive ones have found,
+// tombstones among them, in one step. It is for the time before commands are
+// served: the feeds do not hear of it. An error says what is wrong; nothing is
+// changed then.
 func (l *Limits) Load(changes []Change) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.begin()
+	var found []Change
 	for _, ch := range changes {
+		if len(ch.Key) > 0 && ch.Key[0] == searchMark {
+			if err := checkSearch(ch); err != nil {
+				return err
+			}
+			found = append(found, ch)
+			continue
+		}
 		if ch.Kind == 0 {
 			c.remove(string(ch.Key))
 			continue
 		}
-		lim, err := engine.ParseExpression(ch.Value)
+		n := NamedLimit{Name: string(ch.Key), Origin: Origin(ch.Kind)}
+		err := n.Parse(ch.Value)
 		if err == nil {
 			err = CheckLimitName(ch.Key)
 		}
-		if err == nil && ch.Kind > byte(FromFile) {
+		if err == nil && n.Origin > FromFile {
 			err = fmt.Errorf("origin %d is unknown", ch.Kind)
 		}
 		if err != nil {
 			return fmt.Errorf("named limit %+.64q: %w", ch.Key, err)
 		}
-		c.put(NamedLimit{string(ch.Key), lim, Origin(ch.Kind)})
+		c.put(n)
 	}
 	if err := c.check(); err != nil {
 		return err
 	}
+	l.settle(c, [maxFeeds]uint64{})
 	l.set.Store(c.set)
+	for _, ch := range found {
+		l.loadSearch(ch)
+	}
 	return nil
 }
 
@@ -142,7 +165,7 @@ type limitsChange struct {
 
 func (l *Limits) begin() *limitsChange {
 	old := l.set.Load()
-	c := &limitsChange{set: &limitSet{maps.Clone(old.byName), maps.Clone(old.byPrefix)}}
+	c := &limitsChange{set: &limitSet{byName: maps.Clone(old.byName), byPrefix: maps.Clone(old.byPrefix)}}
 	if c.set.byName == nil {
 		c.set.byName, c.set.byPrefix = map[string]*NamedLimit{}, map[string]*NamedLimit{}
 	}
@@ -157,6 +180,7 @@ func (n NamedLimit) named() *NamedLimit {
 
 func (c *limitsChange) put(n NamedLimit) {
 	p := n.named()
+	p.search = nil // settle knows it
 	c.set.byName[n.Name] = p
 	if prefix, ok := strings.CutSuffix(n.Name, "*"); ok {
 		c.set.byPrefix[prefix] = p
@@ -197,6 +221,7 @@ func (l *Limits) update(change func(*limitsChange) error) (round uint64, err err
 		return 0, err
 	}
 	w := l.store.writer()
+	l.settle(c, w.rounds)
 	for n, f := range l.store.feeds {
 		if f == nil || len(c.told) == 0 {
 			continue
@@ -214,15 +239,16 @@ func (l *Limits) update(change func(*limitsChange) error) (round uint64, err err
 	return w.rounds[0], nil
 }
 
-// take returns what changed in a closed round of a feed, by name. Having had
-// the lock, it knows that nobody adds to that round any more.
+// take returns what changed in a closed round of a feed, by name, and then what
+// adaptive limits have found since the feed was told of it. Having had the lock,
+// it knows that nobody adds to that round any more.
 func (l *Limits) take(feed int, round uint64) []Change {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := &l.pending[feed][round&1]
 	out := slices.SortedFunc(maps.Values(*from), func(a, b Change) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	*from = nil
-	return out
+	return l.takeSearches(out, feed, round)
 }
 
 // figures returns how many there are, how many changes there were, and how many
@@ -231,7 +257,7 @@ func (l *Limits) figures(feed *Feed) (limits int, changes uint64, pending int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if feed != nil {
-		pending = len(l.pending[feed.n][feed.round.Load()&1])
+		pending = len(l.pending[feed.n][feed.round.Load()&1]) + l.untold(feed.n)
 	}
-	return l.Len(), l.changes, pending
+	return l.Len(), l.changes + l.reports.Load(), pending
 }
