@@ -139,6 +139,7 @@ func (sh *shard) mark(w *writer, r ref, rec record, mask byte) {
 }
 
 func (sh *shard) markSlow(r ref, rec record, save, list byte) {
+	grew := false
 	for n := range sh.feeds {
 		for parity := range sh.feeds[n] {
 			bit, set := dirtyBit(n, uint64(parity)), &sh.feeds[n][parity]
@@ -146,14 +147,19 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 				if rec.flags()&flagGone != 0 {
 					panic("shard: a change to a record that is gone")
 				}
+				grew = grew || cap(set.saved)-len(set.saved) < rec.size()
 				set.saved = append(set.saved, rec[:rec.size()]...)
 			}
 			if list&bit != 0 {
+				grew = grew || cap(set.refs) == len(set.refs)
 				set.refs = append(set.refs, r)
 			}
 		}
 	}
 	rec[0] = rec[0]&^save | list
+	if grew {
+		sh.account()
+	}
 }
 
 // Pending returns the number of entries changed in the open round, at least; a
@@ -173,7 +179,7 @@ func (f *Feed) Pending() int {
 // Clear drops every entry, in one step for all who look, and returns the round
 // of the first feed that this lands in (0 without a feed) and the number of
 // entries dropped. It takes the same short time however many there are. The
-// named limits stay.
+// named limits stay; what adaptive ones have found does not.
 func (s *Store) Clear() (round uint64, dropped int) {
 	s.lockAll()
 	defer s.unlockAll()
@@ -187,6 +193,7 @@ func (s *Store) Clear() (round uint64, dropped int) {
 			}
 		}
 		sh.table = &table{seed: s.seed}
+		sh.account()
 	}
 	for n, f := range s.feeds {
 		if f != nil {
