@@ -43,7 +43,8 @@ func (d *DB) finish() error {
 	}
 	if d.h == nil {
 		s := d.Stats()
-		return fmt.Errorf("the changes of the last %v are not on disk: %w", (time.Duration(s.LagMs) * time.Millisecond).Round(time.Second), d.status.err)
+		lag := time.Duration(s.LagMs) * time.Millisecond
+		return fmt.Errorf("the changes of the last %v are lost: %w", lag.Round(time.Second), d.status.err)
 	}
 	if err := d.finishHandle(); err != nil {
 		return fmt.Errorf("everything is on disk, but the store was not closed cleanly: %w", err)

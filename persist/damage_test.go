@@ -2,7 +2,6 @@ package persist
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -293,5 +292,3 @@ func TestPrivate(t *testing.T) {
 	wantState(t, w.state(), state{"a": 1})
 	w.close()
 }
-
-var _ io.Closer = (*DB)(nil)

@@ -43,7 +43,8 @@
 // without sync wait in the process's memory, so without that sync even a killed process would lose them.
 //
 // Now and then the journal is merged into the table, newest round first, each key once: a hot key is written to the table once for many
-// rounds, and that insert is the expensive part. A merge can be cut off anywhere; the next start does it again. A round that begins with a
+// rounds, and that insert is the expensive part. It goes in steps, rounds in between. A merge can be cut off anywhere; the next start does
+// it again. A round that begins with a
 // clear (FLUSHALL) makes it drop the entries before; named limits stay.
 //
 // A sync vouches only for what was synced before it: damage in the last blocks of Pebble's log looks like a torn tail and is dropped

@@ -11,8 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Events count what Pebble and the disk report; they outlive a generation.
-type events struct {
+// A site is what the handles of one directory have in common: what they report is counted here.
+type site struct {
+	small bool // the file system is so small that Pebble must be modest
+
 	backgroundErrors atomic.Uint64
 	corruptions      atomic.Uint64
 	slow             atomic.Uint64
@@ -23,8 +25,8 @@ type events struct {
 // A pebbleLog is Pebble's logger and listener for one handle. Its callbacks run with Pebble's locks held: they never call Pebble and
 // never wait, except to park for good or to slow down a loop of errors in a handle that is dead already.
 type pebbleLog struct {
-	guard  *guard
-	events *events
+	guard *guard
+	site  *site
 }
 
 // Infof drops Pebble's running commentary.
@@ -44,7 +46,7 @@ func (l pebbleLog) Fatalf(format string, args ...any) {
 const errorPause = 50 * time.Millisecond
 
 func (l pebbleLog) backgroundError(err error) {
-	l.events.backgroundErrors.Add(1)
+	l.site.backgroundErrors.Add(1)
 	if l.guard.frozen() {
 		time.Sleep(errorPause)
 		return
@@ -53,14 +55,14 @@ func (l pebbleLog) backgroundError(err error) {
 }
 
 func (l pebbleLog) dataCorruption(info pebble.DataCorruptionInfo) {
-	l.events.corruptions.Add(1)
+	l.site.corruptions.Add(1)
 	l.guard.fail(fmt.Errorf("damaged file %s: %w", info.Path, info.Details))
 }
 
 func (l pebbleLog) diskSlow(info vfs.DiskSlowInfo) {
-	l.events.slow.Add(1)
-	if n, ok := l.events.slowLog.allow(time.Now()); ok {
-		l.events.log.Warn("the disk is slow; decisions do not wait for it", "operation", info.OpType.String(), "file", info.Path,
+	l.site.slow.Add(1)
+	if n, ok := l.site.slowLog.allow(time.Now()); ok {
+		l.site.log.Warn("the disk is slow; decisions do not wait for it", "operation", info.OpType.String(), "file", info.Path,
 			"seconds", info.Duration.Seconds(), "unlogged", n)
 	}
 }

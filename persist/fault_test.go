@@ -441,7 +441,7 @@ func TestFatalfNeverReturns(t *testing.T) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned) // also if it ends the goroutine
-		pebbleLog{guard: g, events: new(events)}.Fatalf("cannot go on: %s", "test")
+		pebbleLog{guard: g, site: new(site)}.Fatalf("cannot go on: %s", "test")
 	}()
 	<-g.dead
 	if err := g.failed(); err == nil || err.Error() != "cannot go on: test" {
@@ -456,11 +456,11 @@ func TestFatalfNeverReturns(t *testing.T) {
 
 // TestParkedWorker: a handle whose worker Pebble has taken for good holds up nobody.
 func TestParkedWorker(t *testing.T) {
-	h, err := openHandle(vfs.NewMem(), dir, 1, false, new(events))
+	h, err := openHandle(vfs.NewMem(), dir, 1, false, new(site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := pebbleLog{guard: h.guard, events: new(events)}
+	l := pebbleLog{guard: h.guard, site: new(site)}
 	err = h.run(func(*pebble.DB) error { l.Fatalf("parked"); return nil })
 	if err == nil || err.Error() != "parked" {
 		t.Errorf("%v", err)
@@ -473,7 +473,7 @@ func TestParkedWorker(t *testing.T) {
 // TestDeadHandleNeverSucceeds: the guard lets Pebble believe that all is well; nobody else may.
 func TestDeadHandleNeverSucceeds(t *testing.T) {
 	for range 10 {
-		h, err := openHandle(vfs.NewMem(), dir, 1, false, new(events))
+		h, err := openHandle(vfs.NewMem(), dir, 1, false, new(site))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -487,8 +487,8 @@ func TestDeadHandleNeverSucceeds(t *testing.T) {
 // TestBackgroundEvents: they mark the handle dead, once, and a loop of them does not spin.
 func TestBackgroundEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ev := new(events)
-		l := pebbleLog{guard: newGuard(vfs.NewMem()), events: ev}
+		ev := new(site)
+		l := pebbleLog{guard: newGuard(vfs.NewMem()), site: ev}
 		on := l.listener()
 		before := time.Now()
 		for range 10 {

@@ -16,9 +16,11 @@ type schedule struct {
 	journalAt time.Time // of the oldest round in the journal
 	figuresAt time.Time
 
-	retryAt     time.Time // while writing fails
+	retryAt     time.Time // while writing fails: when to look next
 	retryPause  time.Duration
-	noRoom      bool // the last failure was a full disk
+	backOff     time.Time // an attempt is not made before, unless there is a reason
+	noRoom      bool      // the last failure was a full disk
+	tooLittle   uint64    // free bytes that did not suffice
 	recoveredAt time.Time
 	failLog     sparse
 }

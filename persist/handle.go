@@ -23,16 +23,17 @@ type handle struct {
 }
 
 // openHandle opens the generation in dir, for reading only if readOnly.
-func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, ev *events) (*handle, error) {
+func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, at *site) (*handle, error) {
 	var plog pebbleLog
 	healthy, health := vfs.WithDiskHealthChecks(fs, slowDisk, nil, func(i vfs.DiskSlowInfo) { plog.diskSlow(i) })
 	g := newGuard(healthy)
-	plog = pebbleLog{guard: g, events: ev}
+	g.noPreallocation = at.small
+	plog = pebbleLog{guard: g, site: at}
 	h := &handle{guard: g, dir: dir, generation: generation, health: health, jobs: make(chan func()), ended: make(chan struct{})}
 
 	opened := make(chan error, 1)
 	go h.work(func() error {
-		db, err := pebble.Open(dir, pebbleOptions(g, plog, readOnly))
+		db, err := pebble.Open(dir, pebbleOptions(g, plog, readOnly, at.small))
 		h.db = db
 		opened <- err
 		return err
@@ -53,7 +54,7 @@ func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, ev *eve
 	return h, nil
 }
 
-func pebbleOptions(fs vfs.FS, l pebbleLog, readOnly bool) *pebble.Options {
+func pebbleOptions(fs vfs.FS, l pebbleLog, readOnly, small bool) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          fs,
 		Logger:                      l,
@@ -66,6 +67,9 @@ func pebbleOptions(fs vfs.FS, l pebbleLog, readOnly bool) *pebble.Options {
 		MaxOpenFiles:                maxOpenFiles,
 		L0CompactionThreshold:       l0Compaction,
 		L0StopWritesThreshold:       l0StopWrites,
+	}
+	if small {
+		o.MemTableSize = smallMemTableBytes
 	}
 	// Reads are one scan at start-up; they say nothing about what to compact.
 	o.Experimental.ReadSamplingMultiplier = -1

@@ -74,7 +74,8 @@ func readLayout(fsys vfs.FS, dir string) (layout, error) {
 		case len(ours) > 0:
 			return l, damaged(dir, errors.New("the file FORMAT is missing"))
 		case len(foreign) > 0:
-			return l, fmt.Errorf("%s is not a data directory of rlserver and is not empty (it holds %.64q): choose another one, or an empty one", dir, foreign[0])
+			return l, fmt.Errorf("%s is not a data directory of rlserver and is not empty (it holds %.64q): "+
+				"choose another one, or an empty one", dir, foreign[0])
 		}
 		return l, nil
 	}
@@ -149,7 +150,8 @@ func readMark(fsys vfs.FS, dir string) (*mark, error) {
 // The sentences that stop a start-up.
 
 func newerFormat(dir, detail string) error {
-	return fmt.Errorf("the data directory %s was written by a newer rlserver (%s): start that version, or choose another directory", dir, detail)
+	return fmt.Errorf("the data directory %s was written by a newer rlserver (%s): start that version, or choose another directory",
+		dir, detail)
 }
 
 func damaged(dir string, err error) error {

@@ -47,7 +47,7 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 // under those in force then. Load does it if nobody did. Errors as for Load.
 func (d *DB) LoadLimits(s *shard.Store) error {
 	if d.h == nil {
-		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.events)
+		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
 		if err != nil {
 			return damaged(d.o.Dir, err)
 		}

@@ -14,7 +14,7 @@ import (
 // flusher believes of the journal is what is in it.
 func TestRoundsDuringAMerge(t *testing.T) {
 	for _, remember := range []int{0, 1000} {
-		h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(events))
+		h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(site))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,12 +18,12 @@ import (
 // A DB is a store's copy on disk. Open, Load and Start are called once, in this order; the other methods may be called from any
 // goroutine after that.
 type DB struct {
-	o      Options
-	fs     vfs.FS
-	log    *slog.Logger
-	lock   io.Closer
-	events events
-	info   LoadInfo
+	o    Options
+	fs   vfs.FS
+	log  *slog.Logger
+	lock io.Closer
+	site site
+	info LoadInfo
 
 	// Owned by the caller of Open and Load, then by the flusher.
 	h            *handle // nil while writing fails, and before Load
@@ -63,7 +63,7 @@ func Open(o Options) (*DB, error) {
 	}
 	o.tune = o.tune.withDefaults()
 	d := &DB{o: o, fs: o.FS, log: o.Log, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	d.events.log = o.Log
+	d.site.log = o.Log
 	d.status.init(time.Now())
 	if err := d.open(); err != nil {
 		if d.lock != nil {
@@ -88,6 +88,10 @@ func (d *DB) open() error {
 		return inUse(dir, err)
 	}
 	d.lock = lock
+	if u, err := d.fs.GetDiskUsage(dir); err == nil && u.TotalBytes < smallDisk {
+		d.site.small = true
+		d.o.tune.mergeBytes = min(d.o.tune.mergeBytes, smallMergeBytes)
+	}
 	if d.layout, err = readLayout(d.fs, dir); err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ func (d *DB) create() error {
 	if err := d.fs.RemoveAll(dir); err != nil {
 		return err
 	}
-	h, err := newGeneration(d.fs, dir, 1, point{}, &d.events)
+	h, err := newGeneration(d.fs, dir, 1, point{}, &d.site)
 	if err != nil {
 		return err
 	}
@@ -139,8 +143,8 @@ func (d *DB) create() error {
 }
 
 // newGeneration makes an empty generation, synced, that goes on after a point.
-func newGeneration(fs vfs.FS, dir string, n uint64, last point, ev *events) (*handle, error) {
-	h, err := openHandle(fs, dir, n, false, ev)
+func newGeneration(fs vfs.FS, dir string, n uint64, last point, at *site) (*handle, error) {
+	h, err := openHandle(fs, dir, n, false, at)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +170,7 @@ func (d *DB) verify() error {
 	if n, err := strconv.Atoi(format); err == nil && n > int(pebbleFormat) {
 		return newerFormat(d.o.Dir, fmt.Sprintf("Pebble format %d, this version reads up to %d", n, pebbleFormat))
 	}
-	h, err := openHandle(d.fs, dir, d.layout.generation, true, &d.events)
+	h, err := openHandle(d.fs, dir, d.layout.generation, true, &d.site)
 	if err != nil {
 		return damaged(d.o.Dir, err)
 	}
@@ -188,15 +192,17 @@ func (d *DB) verify() error {
 // checkMark compares what Pebble holds with what was known to be durable.
 func (d *DB) checkMark() error {
 	m, last := d.layout.mark, d.layout.generation
+	const unnoticed = "a lost round, if there is one, goes unnoticed this time"
 	switch {
 	case m == nil && errors.Is(d.layout.markErr, errChecksum):
-		d.info.Warning = "the file MARK is damaged: a lost round, if there is one, goes unnoticed this time"
+		d.info.Warning = "the file MARK is damaged: " + unnoticed
 	case m == nil:
-		d.info.Warning = fmt.Sprintf("the file MARK cannot be read (%v): a lost round, if there is one, goes unnoticed this time", d.layout.markErr)
+		d.info.Warning = fmt.Sprintf("the file MARK cannot be read (%v): %s", d.layout.markErr, unnoticed)
 	case m.generation > last:
 		return fmt.Errorf("MARK speaks of generation %d, CURRENT names the older %d", m.generation, last)
 	case m.generation == last && m.round > d.journal.last.round:
-		return fmt.Errorf("round %d was synced to disk, but the store ends with round %d: the end of Pebble's log is damaged or cut off", m.round, d.journal.last.round)
+		return fmt.Errorf("round %d was synced to disk, but the store ends with round %d: the end of Pebble's log is damaged or cut off",
+			m.round, d.journal.last.round)
 	case m.generation == last && m.round == d.journal.last.round && m.chain != d.journal.last.chain:
 		return fmt.Errorf("round %d has the checksum %08x, MARK says %08x", m.round, d.journal.last.chain, m.chain)
 	default:

@@ -61,6 +61,13 @@ const (
 	maxOpenFiles  = 256
 )
 
+// On a file system smaller than smallDisk the journal, the memtables and with them the log are kept small.
+const (
+	smallDisk          = 512 << 20
+	smallMemTableBytes = 1 << 20
+	smallMergeBytes    = 2 << 20
+)
+
 // The table is only read as a whole, at start-up, so many small files on its top level cost nothing, and merging them late saves most
 // of the compactions.
 const (
@@ -90,12 +97,12 @@ const (
 	urgentGap = 20 * time.Millisecond
 	// figuresEvery is how often the size on disk is asked of Pebble.
 	figuresEvery = 10 * time.Second
-	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is only looked at, every
-	// retryFirst, until there seems to be room.
+	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is looked at every retryFirst
+	// and tried at once when there seems to be room.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
 	// roomSpare is the space that must be free beyond the expected size before an attempt is made, in bytes.
-	roomSpare = 16 << 20
+	roomSpare = 4 << 20
 	// logEvery is how often the same trouble is logged.
 	logEvery = time.Minute
 	// slowDisk is how long an operation may take before it is called slow.

@@ -12,7 +12,7 @@ import (
 // fail gives the handle up after an error of it. Decisions go on; the rounds cut so far are not on disk.
 func (d *DB) fail(err error) {
 	h := d.h
-	d.h, d.merging = nil, nil
+	d.h, d.merging, d.schedule.tooLittle = nil, nil, 0
 	if time.Since(d.schedule.recoveredAt) > retryMost {
 		d.schedule.retryPause = 0
 	}
@@ -24,13 +24,11 @@ func (d *DB) fail(err error) {
 func (d *DB) failed(err error) {
 	s, now := &d.schedule, time.Now()
 	s.noRoom = vfs.IsNoSpaceError(err)
-	switch {
-	case s.noRoom || s.retryPause == 0:
-		s.retryPause = retryFirst
-	default:
-		s.retryPause = min(2*s.retryPause, retryMost)
+	s.retryPause = max(retryFirst, min(2*s.retryPause, retryMost))
+	s.backOff = now.Add(s.retryPause)
+	if s.retryAt = s.backOff; s.noRoom {
+		s.retryAt = now.Add(retryFirst)
 	}
-	s.retryAt = now.Add(s.retryPause)
 	d.status.fails(fmt.Errorf("not on disk: %w", err))
 	if missed, ok := s.failLog.allow(now); ok {
 		d.log.Error("cannot write to the data directory; decisions go on from memory and a restart would forget them", "dir", d.o.Dir,
@@ -41,11 +39,11 @@ func (d *DB) failed(err error) {
 // recover tries to write a new generation and to put it in the place of the old one. If there is no room for it, it is not tried,
 // unless somebody asked.
 func (d *DB) recover(asked bool) {
-	if d.schedule.noRoom && !asked && !d.room() {
-		d.schedule.retryAt = time.Now().Add(retryFirst)
+	start := time.Now()
+	if d.schedule.noRoom && !d.room(start) && !asked {
+		d.schedule.retryAt = start.Add(retryFirst)
 		return
 	}
-	start := time.Now()
 	if err := d.newGeneration(); err != nil {
 		d.failed(err)
 		return
@@ -59,10 +57,21 @@ func (d *DB) recover(asked bool) {
 		"took", time.Since(start))
 }
 
-// room says whether the disk seems to have room for a new generation beside the old one. A file system that does not tell has.
-func (d *DB) room() bool {
+// room says whether the disk seems to have room for a new generation beside the old one, and, until the back-off is over, more than when
+// the last attempt found too little. A file system that does not tell has, then.
+func (d *DB) room(now time.Time) bool {
+	s := &d.schedule
+	over := !now.Before(s.backOff)
 	u, err := d.fs.GetDiskUsage(d.o.Dir)
-	return err != nil || u.AvailBytes >= 2*uint64(max(0, d.store.Stats().UsedBytes))+roomSpare
+	if err != nil {
+		return over
+	}
+	need := 2*uint64(max(0, d.store.Stats().UsedBytes)) + roomSpare
+	if u.AvailBytes < need || !over && u.AvailBytes < s.tooLittle+need/2 {
+		return false
+	}
+	s.tooLittle = u.AvailBytes
+	return true
 }
 
 // newGeneration writes everything into a new generation and makes it current. Until CURRENT names the new one the old one counts, so it
@@ -70,7 +79,7 @@ func (d *DB) room() bool {
 func (d *DB) newGeneration() error {
 	d.lastGen++
 	n, dir := d.lastGen, d.generationDir(d.lastGen)
-	h, err := newGeneration(d.fs, dir, n, d.journal.last, &d.events)
+	h, err := newGeneration(d.fs, dir, n, d.journal.last, &d.site)
 	if err != nil {
 		d.removeGeneration(dir)
 		return err

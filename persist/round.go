@@ -108,8 +108,8 @@ func (w *roundWriter) commit(saved int64, keys int) (commit, error) {
 	return c, err
 }
 
-// writeAll fills the table of a new generation with every named limit and every entry of the store. It is the state of no single moment: entries change while
-// it runs. The round cut after it, written on top, makes it one.
+// writeAll fills the table of a new generation with every named limit and every entry of the store. It is the state of no single moment:
+// entries change while it runs. The round cut after it, written on top, makes it one.
 func writeAll(h *handle, s *shard.Store) (err error) {
 	type pair struct{ key, entry []byte }
 	var pairs []pair

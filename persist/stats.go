@@ -55,7 +55,7 @@ func (d *DB) Stats() Stats {
 		Rounds: f.rounds, Failures: f.failures, Entries: f.changes, Bytes: f.bytes,
 		LastEntries: int64(f.lastEntries), LastDuration: f.lastTook.Seconds(), MaxDuration: f.maxTook.Seconds(),
 		Merges: f.merges, Generation: f.generation, Rewrites: f.generations, DiskBytes: f.diskBytes, LogBytes: f.walBytes,
-		DiskSlow: d.events.slow.Load(), Background: d.events.backgroundErrors.Load(), Corruptions: d.events.corruptions.Load(),
+		DiskSlow: d.site.slow.Load(), Background: d.site.backgroundErrors.Load(), Corruptions: d.site.corruptions.Load(),
 		LoadSeconds: f.loadTook.Seconds(), LoadKeys: int64(f.loadKeys), LoadDropped: int64(f.loadDropped),
 	}
 	st.LastSaveOK = s.err == nil && (s.writing.IsZero() || now.Sub(s.writing) < stalled)
