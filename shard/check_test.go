@@ -5,9 +5,11 @@ import "testing"
 // check proves the invariants of a store that nobody uses meanwhile.
 func check(t *testing.T, s *Store) {
 	t.Helper()
+	bytes := 0
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
+		bytes += sh.bytes()
 		checkTable(t, s, sh)
 		checkSets(t, s, sh)
 		checkArena(t, &sh.table.arena)
@@ -15,6 +17,9 @@ func check(t *testing.T, s *Store) {
 		if t.Failed() {
 			t.Fatalf("in shard %d", i)
 		}
+	}
+	if got := s.Used(); got != int64(bytes) {
+		t.Errorf("the store counts %d bytes and takes %d", got, bytes)
 	}
 }
 

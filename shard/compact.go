@@ -8,6 +8,9 @@ package shard
 const (
 	// sparseSlack is how many bytes of free slots a shard may have in any case.
 	sparseSlack = 128 << 10
+	// pressedSparse is the part of the slots in use, an eighth, that those free
+	// may come to while memory is short: new keys may need slots of other sizes.
+	pressedSparse = 8
 	// maxRest is how many cycles a shard whose compaction freed nothing, because
 	// undrained rounds list its records, is let alone at most.
 	maxRest = 64
@@ -22,10 +25,14 @@ type compaction struct {
 }
 
 // beginCompaction chooses the chunks to empty if free slots are more than
-// those in use.
-func (a *arena) beginCompaction() {
+// those in use, or while memory is short a part of them.
+func (a *arena) beginCompaction(pressed bool) {
 	c := &a.compact
-	if a.held-a.live <= max(a.live, sparseSlack) {
+	free, allowed := a.held-a.live, a.live
+	if pressed {
+		allowed /= pressedSparse
+	}
+	if free <= max(allowed, sparseSlack) {
 		return
 	}
 	if c.rest > 0 {
@@ -37,6 +44,9 @@ func (a *arena) beginCompaction() {
 		m := &a.meta[ci]
 		if a.bufs[ci] == nil || !m.listed || m.used*2 > m.slots {
 			continue
+		}
+		if alone := m.prev == none && m.next == none; alone && free <= a.live {
+			continue // its records would only fill a new chunk
 		}
 		a.unlist(int32(ci))
 		m.victim = true

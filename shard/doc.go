@@ -45,6 +45,15 @@
 // moved, deleted or not: that is why a tombstone always comes before the key
 // made again.
 //
+// # Memory
+//
+// A store knows at any moment how many bytes it takes (Used), and may have a
+// ceiling (SetMaxBytes). At the ceiling Tx.Room denies new keys and never one
+// that is held: nothing live is given up for another. A new key that finds a
+// free slot costs nothing and is let in. Before the ceiling is reached the sweep
+// gives back more than else. A slot whose entry is gone is free when the feeds
+// have told it.
+//
 // # Rounds
 //
 // Each shard has two change sets for each feed, one for rounds of even and one

@@ -139,6 +139,7 @@ func (sh *shard) mark(w *writer, r ref, rec record, mask byte) {
 }
 
 func (sh *shard) markSlow(r ref, rec record, save, list byte) {
+	grew := false
 	for n := range sh.feeds {
 		for parity := range sh.feeds[n] {
 			bit, set := dirtyBit(n, uint64(parity)), &sh.feeds[n][parity]
@@ -146,14 +147,19 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 				if rec.flags()&flagGone != 0 {
 					panic("shard: a change to a record that is gone")
 				}
+				grew = grew || cap(set.saved)-len(set.saved) < rec.size()
 				set.saved = append(set.saved, rec[:rec.size()]...)
 			}
 			if list&bit != 0 {
+				grew = grew || cap(set.refs) == len(set.refs)
 				set.refs = append(set.refs, r)
 			}
 		}
 	}
 	rec[0] = rec[0]&^save | list
+	if grew {
+		sh.account()
+	}
 }
 
 // Pending returns the number of entries changed in the open round, at least; a
@@ -187,6 +193,7 @@ func (s *Store) Clear() (round uint64, dropped int) {
 			}
 		}
 		sh.table = &table{seed: s.seed}
+		sh.account()
 	}
 	for n, f := range s.feeds {
 		if f != nil {

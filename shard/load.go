@@ -34,6 +34,7 @@ func (s *Store) Load(clock, maxTS int64, c Change) (kept bool, err error) {
 	if reset == 0 && !s.keepExpired {
 		sh.expired++
 		sh.bury(&t.w, c.Key)
+		sh.account()
 		return false, nil
 	}
 	w := t.w
@@ -41,6 +42,7 @@ func (s *Store) Load(clock, maxTS int64, c Change) (kept bool, err error) {
 		w = writer{}
 	}
 	sh.insert(&w, t.hash, c.Key, c.Kind, value, s.deadline(clock, reset))
+	sh.account()
 	return true, nil
 }
 

@@ -69,6 +69,7 @@ func (r *Round) drainRefs(n int) (done bool) {
 	sh := &f.store.shards[r.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	defer sh.account()
 	set := &sh.feeds[f.n][r.Number&1]
 	a := set.arena
 	if a == nil {

@@ -3,7 +3,7 @@ package shard
 // Stats is a snapshot of the keyspace's figures.
 type Stats struct {
 	Keys        int64  `metric:"keys" type:"gauge" help:"Keys held now." info:"Limiter:rl_keys"`
-	Bytes       int64  `metric:"keyspace_bytes" type:"gauge" help:"Memory of keys and index, bytes." info:"Limiter:rl_keyspace_bytes"`
+	Bytes       int64  `metric:"keyspace_bytes" type:"gauge" help:"Memory of keys, index and lists of changes, bytes." info:"Limiter:rl_keyspace_bytes"`
 	UsedBytes   int64  `metric:"keyspace_used_bytes" type:"gauge" help:"Memory of the slots in use, bytes; the rest is free or index." info:"Limiter:rl_keyspace_used_bytes"`
 	Shards      int64  `metric:"shards" type:"gauge" help:"Shards of the keyspace." info:"Limiter:rl_shards"`
 	FullestKeys int64  `metric:"shard_keys_max" type:"gauge" help:"Keys in the fullest shard."`
@@ -23,7 +23,7 @@ func (s *Store) Stats() Stats {
 		keys := int64(sh.table.keys)
 		st.Keys += keys
 		st.FullestKeys = max(st.FullestKeys, keys)
-		st.Bytes += int64(sh.table.bytes())
+		st.Bytes += int64(sh.bytes())
 		st.UsedBytes += int64(sh.table.arena.live)
 		st.Changes += sh.changes
 		st.Expired += sh.expired

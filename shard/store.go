@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"runtime"
 	"sync"
@@ -40,6 +41,10 @@ type Store struct {
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
 
+	used atomic.Int64 // bytes that the keyspace takes, see memory.go
+	most atomic.Int64 // the ceiling of used; MaxInt64 if there is none
+	free atomic.Int64 // of used: free slots, as Measure found them
+
 	limits Limits
 	sweep  sweepState
 }
@@ -50,6 +55,7 @@ type shard struct {
 	table   *table
 	changes uint64  // Puts and Deletes that changed something
 	expired uint64  // entries dropped by the clock
+	counted int     // bytes of the shard that are in Store.used
 	tx      txState // of the Tx over one key that holds the lock
 	feeds   [maxFeeds][2]changeSet
 	_       [64]byte // keeps the locks of two shards on different cache lines
@@ -80,6 +86,7 @@ func New(c Config) *Store {
 		sh.table = &table{seed: s.seed}
 		sh.tx = txState{store: s, one: sh, shard: sh}
 	}
+	s.most.Store(math.MaxInt64)
 	s.limits.init(s)
 	return s
 }

@@ -54,12 +54,13 @@ func (s *Store) sweepHold(clock int64) (dropped int, more bool) {
 	sh := &s.shards[s.sweep.shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	defer sh.account()
 	t := sh.table
 	if t.dir == nil {
 		return 0, false
 	}
 	if !s.sweep.begun {
-		t.arena.beginCompaction()
+		t.arena.beginCompaction(s.Pressed())
 		s.sweep.begun = true
 	}
 	more = true

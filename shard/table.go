@@ -282,8 +282,3 @@ func (t *table) refill(old *segment) {
 		}
 	}
 }
-
-// bytes is the memory of the table.
-func (t *table) bytes() int {
-	return t.arena.held + t.segments*segmentBytes + len(t.dir)*8
-}

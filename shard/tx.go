@@ -109,7 +109,8 @@ func (t *Tx) Get(key []byte) (Entry, bool) {
 
 // Put stores an entry. Its deadline is the clock + resetAfter (ms, >= 0) +
 // Config.Grace, at most MaxDeadline. value may be the one that Get returned.
-// A kind of 0 and a key or value over its bound panic.
+// A kind of 0 and a key or value over its bound panic. Whether there is memory
+// for it is asked with Room, before anything is put.
 func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	if err := checkEntry(key, kind, value); err != nil {
 		panic("shard: " + err.Error())
@@ -124,6 +125,7 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 		sh.overwrite(&t.w, &t.at, kind, value, deadline)
 	} else {
 		t.at = sh.insert(&t.w, t.hash, key, kind, value, deadline)
+		sh.account()
 	}
 	sh.changes++
 	t.changed = true
@@ -136,6 +138,7 @@ func (t *Tx) Delete(key []byte) bool {
 		return false
 	}
 	t.shard.remove(&t.w, t.hash, t.at)
+	t.shard.account()
 	t.at = spot{}
 	t.shard.changes++
 	t.changed = true
@@ -189,6 +192,7 @@ func (sh *shard) overwrite(w *writer, at *spot, kind byte, value []byte, deadlin
 		sh.mark(w, r, rec, w.open|w.closed)
 		at.seg.buckets[at.bucket()].refs[at.slot()] = r
 		at.ref = r
+		sh.account()
 	}
 	at.seg.due = min(at.seg.due, deadline)
 }
