@@ -6,7 +6,9 @@
 // [Server.Serve] answers a listener's connections until [Server.Shutdown].
 //
 // A [Session] is bytes in, bytes out: it owns no socket, goroutine or clock of
-// its own. A connection reads, feeds its session, waits at the gate for the
-// round the session names, and writes. Nothing that a peer sends allocates
-// before its length was checked; see reader.go.
+// its own. What carries it reads, feeds it, waits at the gate for the round it
+// names, and writes. On Linux a few event loops carry all plain sockets (sock);
+// elsewhere, and for what is no plain socket, each connection has a goroutine
+// (conn). The rules both live by are in life.go. Nothing that a peer sends
+// allocates before its length was checked; see reader.go.
 package resp

@@ -83,8 +83,12 @@ type Server struct {
 	runID      string
 	started    int64 // ns
 
+	within    bounds
+	loopCount int // event loops; 0 = from the cores, negative = none: every connection has a goroutine
+
 	mu        sync.Mutex
-	conns     map[*conn]struct{}
+	loops     loops
+	conns     map[carrier]struct{}
 	listeners []net.Listener
 	closing   bool
 	done      sync.WaitGroup
@@ -95,7 +99,8 @@ func New(c Config) *Server {
 	srv := &Server{
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
 		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
-		table: newTable(rows()), conns: map[*conn]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
+		table: newTable(rows()), conns: map[carrier]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
+		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, cut: cutWithin},
 	}
 	srv.counters.cells = make([]cell, srv.table.count+1)
 	srv.settings.Store(&c.Settings)
@@ -153,6 +158,7 @@ func (srv *Server) addListener(l net.Listener) bool {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	srv.listeners = append(srv.listeners, l)
+	srv.startLoops()
 	return !srv.closing
 }
 
@@ -162,33 +168,39 @@ func (srv *Server) isClosing() bool {
 	return srv.closing
 }
 
-// start gives a connection its goroutine. Everything that may block, a refusal
-// too, happens there.
+// start has a new connection served, or refused. Refusing may block, so it has
+// a goroutine.
 func (srv *Server) start(nc net.Conn) {
-	c := &conn{srv: srv, nc: nc, born: time.Now()}
 	srv.mu.Lock()
 	if srv.closing {
 		srv.mu.Unlock()
 		nc.Close()
 		return
 	}
-	full := len(srv.conns) >= srv.settings.Load().MaxClients
-	if !full {
+	srv.done.Add(1)
+	refusal := srv.refusal(nc)
+	var c carrier
+	if refusal == "" {
+		c = srv.carry(nc)
 		srv.conns[c] = struct{}{}
 	}
-	srv.done.Add(1)
 	srv.mu.Unlock()
-	go func() {
-		defer srv.done.Done()
-		if full {
-			c.refuse(errMaxClients)
-			return
-		}
-		c.serve()
-		srv.mu.Lock()
-		delete(srv.conns, c)
-		srv.mu.Unlock()
-	}()
+	if c == nil {
+		go func() {
+			defer srv.done.Done()
+			srv.refuse(nc, refusal)
+		}()
+		return
+	}
+	srv.keepAlive(nc)
+	c.start()
+}
+
+// forget is called when a connection has ended.
+func (srv *Server) forget(c carrier) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	delete(srv.conns, c)
 }
 
 func (srv *Server) connections() int64 {
@@ -201,14 +213,17 @@ func (srv *Server) connections() int64 {
 const drainFor = 50 * time.Millisecond
 
 // Shutdown stops accepting, answers what was received, and closes every
-// connection; what has not ended when ctx does is cut off.
+// connection; what has not ended when ctx does is cut off. A connection that
+// waits for the disk then is not waited for: it ends when the disk answers.
 func (srv *Server) Shutdown(ctx context.Context) {
 	srv.mu.Lock()
 	srv.closing = true
 	listeners := srv.listeners
+	by := time.Now().Add(drainFor)
 	for c := range srv.conns {
-		c.drain(time.Now().Add(drainFor))
+		c.drain(by)
 	}
+	srv.endLoops()
 	srv.mu.Unlock()
 	for _, l := range listeners {
 		l.Close()
@@ -222,8 +237,11 @@ func (srv *Server) Shutdown(ctx context.Context) {
 	}
 	srv.mu.Lock()
 	for c := range srv.conns {
-		c.nc.Close()
+		c.cut()
 	}
 	srv.mu.Unlock()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(srv.within.cut):
+	}
 }

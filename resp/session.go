@@ -32,6 +32,7 @@ type Session struct {
 	act    action
 	round  uint64 // durable round the output waits for; 0 = none
 	full   bool   // Feed stopped for the output's sake or between turns, not for want of input
+	mark   int    // where in out the replies of the command at hand start
 
 	turn func(*Session) (done bool) // what is left of a command that works in turns, nil = none
 
@@ -69,11 +70,12 @@ func (srv *Server) newSession(addr, laddr string) *Session {
 // action is due, or a command has done a turn and others are to be served before
 // the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
-	s.conf = s.srv.settings.Load()
+	s.conf, s.mark = s.srv.settings.Load(), len(s.out)
 	if s.turn != nil {
 		s.inTurns(s.turn)
 	}
 	for s.act == actionNone && s.turn == nil && len(s.out) < flushAt {
+		s.mark = len(s.out)
 		lim := limits{bulk: s.conf.MaxBulk, authed: s.authed}
 		args, used, perr := s.parser.next(in[taken:], lim)
 		if perr != "" {
@@ -116,6 +118,15 @@ func (s *Session) Written() {
 	}
 	s.out = s.out[:0]
 	s.round = 0
+}
+
+// abort ends the conversation after a fault in the command at hand: what came
+// before it is still answered, then comes an error.
+func (s *Session) abort() {
+	s.out = s.out[:s.mark]
+	s.fail(errInternal)
+	s.act, s.full, s.turn = actionClose, false, nil
+	s.settle()
 }
 
 // dispatch runs one command.

@@ -1,0 +1,18 @@
+//go:build !linux
+
+package resp
+
+import "net"
+
+// loops are the event loops; this system has none, so every connection has a
+// goroutine.
+type loops struct{}
+
+func (srv *Server) startLoops() {}
+
+func (srv *Server) endLoops() {}
+
+// carry makes the carrier of a connection.
+func (srv *Server) carry(nc net.Conn) carrier {
+	return &conn{life: life{srv: srv}, nc: nc}
+}
