@@ -82,6 +82,10 @@ func rlAcquireAll(s *Session, args [][]byte) {
 		return
 	}
 	retry, binding := c.binding()
+	if binding < 0 && !c.haveRoom(&tx) {
+		s.outOfMemory()
+		return
+	}
 	if binding < 0 {
 		c.write(&tx)
 	} else if fault := c.lookAgain(now); fault != "" {

@@ -6,6 +6,7 @@ import "github.com/tidwall/redcon"
 // key on them; ours name the argument, what came and what was expected.
 const (
 	errWrongType     = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	errOOM           = "OOM command not allowed when used memory > 'maxmemory'."
 	errNoAuth        = "NOAUTH Authentication required."
 	errWrongPass     = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"

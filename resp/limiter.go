@@ -326,7 +326,9 @@ func rlPenalize(s *Session, args [][]byte) {
 		return
 	}
 	if state != nil {
-		tx.Put(key, byte(lim.Algorithm), state, d.ResetAfter)
+		if !s.put(&tx, key, lim.Algorithm, state, d.ResetAfter) {
+			return
+		}
 	}
 	s.decision(d)
 }

@@ -34,6 +34,7 @@ type counters struct {
 	panics         atomic.Uint64
 	timeouts       atomic.Uint64
 	clamped        atomic.Uint64
+	keysRefused    atomic.Uint64
 	bytesIn        atomic.Uint64
 	bytesOut       atomic.Uint64
 }
@@ -126,6 +127,7 @@ type Stats struct {
 	Allowed        uint64    `metric:"allowed_total" type:"counter" help:"Decisions that allowed." info:"Limiter:rl_allowed"`
 	Denied         uint64    `metric:"denied_total" type:"counter" help:"Decisions that denied." info:"Limiter:rl_denied"`
 	Clamped        uint64    `metric:"caller_clock_clamped_total" type:"counter" help:"Times a caller's now was further than max-clock-skew from the server's clock and was clamped." info:"Limiter:rl_clock_clamped"`
+	KeysRefused    uint64    `metric:"keys_refused_total" type:"counter" help:"Calls refused because they would have stored a new key at maxmemory." info:"Limiter:rl_refused_keys"`
 	Decisions      []Count   `metric:"decisions_total" type:"counter" help:"Acquires by command and result."`
 	Duration       Histogram `metric:"command_duration_seconds" type:"histogram" help:"Time from a command's dispatch to the next one's or to the end of its batch."`
 }
@@ -152,7 +154,7 @@ func (srv *Server) Stats() Stats {
 		Accepted: t.accepted.Load(), Refused: t.refused.Load(), AcceptErrors: t.acceptErrors.Load(),
 		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(),
 		AuthFailures: t.authFailures.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
-		Clamped: t.clamped.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
+		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
 	}
 	for i := range t.cells {
 		st.Commands += t.cells[i].calls.Load()
@@ -190,7 +192,7 @@ func (srv *Server) resetStats() {
 		t.hist[i].Store(0)
 	}
 	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.acceptErrors, &t.protocolErrors, &t.httpRequests,
-		&t.authFailures, &t.panics, &t.timeouts, &t.clamped, &t.bytesIn, &t.bytesOut} {
+		&t.authFailures, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
 		n.Store(0)
 	}
 }

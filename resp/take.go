@@ -17,8 +17,8 @@ func (s *Session) take(key []byte, lim *engine.Limit, now int64, op engine.Op) (
 		s.failWith(err)
 		return d, false
 	}
-	if state != nil {
-		tx.Put(key, byte(lim.Algorithm), state, d.ResetAfter)
+	if state != nil && !s.put(&tx, key, lim.Algorithm, state, d.ResetAfter) {
+		return d, false
 	}
 	return d, true
 }
