@@ -88,7 +88,7 @@ func rlAcquireAll(s *Session, args [][]byte) {
 	}
 	if binding < 0 {
 		c.write(&tx)
-	} else if fault := c.lookAgain(now); fault != "" {
+	} else if fault := c.lookAgain(s, now); fault != "" {
 		s.fail(fault)
 		return
 	}
@@ -152,7 +152,7 @@ func (c *legs) decide(s *Session, tx *shard.Tx, now int64) (fault string) {
 		if l.old, wrongType = s.entryFor(tx, l.key, &l.lim); wrongType {
 			return errWrongType
 		}
-		state, d, err := engine.Acquire(c.states, l.lim, l.old, now, engine.Op{Cost: l.cost})
+		state, d, err := s.acquire(c.states, &l.lim, l.old, now, engine.Op{Cost: l.cost})
 		if err != nil {
 			return legFault(i, err)
 		}
@@ -193,14 +193,14 @@ func (c *legs) write(tx *shard.Tx) {
 
 // lookAgain takes back the debits of a call that another leg denied: each leg
 // is told what is there.
-func (c *legs) lookAgain(now int64) (fault string) {
+func (c *legs) lookAgain(s *Session, now int64) (fault string) {
 	for i := range c.list {
 		l := &c.list[i]
 		if l.to == l.from {
 			continue
 		}
 		var err error
-		if l.d, err = engine.Peek(l.lim, l.old, now, l.cost); err != nil {
+		if l.d, err = s.peek(&l.lim, l.old, now, l.cost); err != nil {
 			return legFault(i, err)
 		}
 	}

@@ -224,7 +224,7 @@ func rlPeek(s *Session, args [][]byte) {
 		s.fail(errWrongType)
 		return
 	}
-	d, err := engine.Peek(p.lim, old, now, p.cost)
+	d, err := s.peek(&p.lim, old, now, p.cost)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -327,6 +327,13 @@ func rlPenalize(s *Session, args [][]byte) {
 	}
 	if state != nil {
 		if !s.put(&tx, key, lim.Algorithm, state, d.ResetAfter) {
+			return
+		}
+		old = state
+	}
+	if until := s.pausedUntil(&lim); until > now {
+		if d, err = engine.PeekAfter(lim, old, now, 1, until); err != nil {
+			s.failWith(err)
 			return
 		}
 	}

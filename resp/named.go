@@ -17,6 +17,9 @@ func (s *Session) oneLimit(arg []byte) (engine.Limit, error) {
 	if arg[0] == '@' {
 		return s.namedLimit(arg[1:])
 	}
+	if engine.IsAdaptive(arg) {
+		return engine.Limit{}, fmt.Errorf("limit %.64q: an adaptive limit needs a name: RL.LIMIT SET name %.64s, and then @name", arg, arg)
+	}
 	return engine.ParseExpression(arg)
 }
 
@@ -94,7 +97,7 @@ func namedRows() []*command {
 			reply:   "any", run: help,
 			subs: []*command{
 				{name: "set", arity: 4, flags: flagWrite | flagAdmin | flagLimiter, reply: "ok", run: limitSet,
-					summary: "Makes or changes a limit, such as wb:orders:list, or that of a group, such as wb:* or *. Answers when it is on disk.",
+					summary: "Makes or changes a limit, such as wb:orders:list, or that of a group, such as wb:* or *. adaptive:min..max:burst looks for its rate, see RL.FEEDBACK. Answers when it is on disk.",
 					args:    []arg{argName, {name: "limit-expression", kind: "string"}}},
 				{name: "get", arity: 3, flags: flagFast | flagLimiter, reply: "bulk?", run: limitGet,
 					summary: "The expression of the limit of exactly this name.", args: []arg{argName}},
@@ -111,9 +114,10 @@ func namedRows() []*command {
 // limitSet is RL.LIMIT SET name expression. The reply waits at the gate until
 // the change is durable.
 func limitSet(s *Session, args [][]byte) {
-	lim, err := engine.ParseExpression(args[3])
+	n := shard.NamedLimit{Name: string(args[2])}
+	err := n.Parse(args[3])
 	if err == nil {
-		_, err = s.srv.store.Limits().Set(args[2], lim)
+		_, err = s.srv.store.Limits().SetNamed(n)
 	}
 	if err != nil {
 		s.limitFault(args[2], err)
@@ -153,7 +157,7 @@ func limitGet(s *Session, args [][]byte) {
 		s.null()
 		return
 	}
-	s.text(n.Limit.String())
+	s.text(n.Expression())
 }
 
 // limitList is RL.LIMIT LIST [MATCH pattern].
@@ -175,6 +179,6 @@ func limitList(s *Session, args [][]byte) {
 	s.dict(len(list))
 	for _, n := range list {
 		s.text(n.Name)
-		s.text(n.Limit.String())
+		s.text(n.Expression())
 	}
 }

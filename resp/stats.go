@@ -128,6 +128,8 @@ type Stats struct {
 	Denied         uint64    `metric:"denied_total" type:"counter" help:"Decisions that denied." info:"Limiter:rl_denied"`
 	Clamped        uint64    `metric:"caller_clock_clamped_total" type:"counter" help:"Times a caller's now was further than max-clock-skew from the server's clock and was clamped." info:"Limiter:rl_clock_clamped"`
 	KeysRefused    uint64    `metric:"keys_refused_total" type:"counter" help:"Calls refused because they would have stored a new key at maxmemory." info:"Limiter:rl_refused_keys"`
+	Taken          uint64    `metric:"feedback_ok_total" type:"counter" help:"Reports to adaptive limits that the upstream took a call." info:"Limiter:rl_feedback_ok"`
+	Throttled      uint64    `metric:"feedback_throttled_total" type:"counter" help:"Reports to adaptive limits that the upstream throttled a call." info:"Limiter:rl_feedback_throttled"`
 	Decisions      []Count   `metric:"decisions_total" type:"counter" help:"Acquires by command and result."`
 	Duration       Histogram `metric:"command_duration_seconds" type:"histogram" help:"Time from a command's dispatch to the next one's or to the end of its batch."`
 }
@@ -160,6 +162,8 @@ func (srv *Server) Stats() Stats {
 		st.Commands += t.cells[i].calls.Load()
 		st.Errors += t.cells[i].errors.Load()
 	}
+	reports := &t.cells[srv.table.byName["rl.feedback"].index]
+	st.Taken, st.Throttled = reports.allowed.Load(), reports.denied.Load()
 	for _, c := range srv.table.rows {
 		if c.flags&flagDecides == 0 {
 			continue

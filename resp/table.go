@@ -21,6 +21,7 @@ var (
 func rows() []*command {
 	all := limiterRows()
 	all = append(all, namedRows()...)
+	all = append(all, feedbackRows()...)
 	all = append(all, acquireAllRows()...)
 	all = append(all, windowRows()...)
 	all = append(all, throttleRows()...)

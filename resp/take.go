@@ -12,7 +12,7 @@ func (s *Session) take(key []byte, lim *engine.Limit, now int64, op engine.Op) (
 		s.fail(errWrongType)
 		return d, false
 	}
-	state, d, err := engine.Acquire(s.buf[:0], *lim, old, now, op)
+	state, d, err := s.acquire(s.buf[:0], lim, old, now, op)
 	if err != nil {
 		s.failWith(err)
 		return d, false

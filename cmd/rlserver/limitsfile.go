@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rlserver/rlserver/engine"
 	"github.com/rlserver/rlserver/shard"
 )
 
@@ -97,7 +96,7 @@ func readLimitLine(line string) (n shard.NamedLimit, empty bool, err error) {
 	if err = shard.CheckLimitName([]byte(n.Name)); err != nil {
 		return n, false, err
 	}
-	n.Limit, err = engine.ParseExpression([]byte(words[1]))
+	err = n.Parse([]byte(words[1]))
 	return n, false, err
 }
 

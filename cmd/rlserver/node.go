@@ -187,6 +187,7 @@ const progressEvery = 2 * time.Second
 // load brings the data in.
 func (n *node) load(skew int64) (err error) {
 	now := n.clock.NowNs() / 1e6
+	n.store.Limits().Rebase(now + skew)
 	last := time.Now()
 	n.loaded, err = n.db.Load(n.store, now, now+skew, func(loaded, total int) {
 		if time.Since(last) >= progressEvery {
