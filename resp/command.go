@@ -17,9 +17,11 @@ const (
 	flagLimiter                  // works on limits
 	flagDecides                  // debits: its answers are counted as decisions
 	flagMovable                  // where the keys are depends on the arguments
+	flagAllKeys                  // a call that names no key reaches all of them
 )
 
-// flagWords are Redis's names in COMMAND's order. flagLimiter and flagDecides are ours alone.
+// flagWords are Redis's names in COMMAND's order. flagLimiter, flagDecides and
+// flagAllKeys are ours alone.
 var flagWords = []struct {
 	flag flag
 	word string
@@ -48,7 +50,9 @@ type command struct {
 	last       int // of the last one, -1 = the last argument
 	step       int
 	keysOf     func(args [][]byte) []int // where the keys are, if that depends on the arguments
+	touch      touch                     // what is done to the keys, if the flags do not tell
 	group      string
+	also       []string // ACL categories that neither group nor flags tell, without @; of a subcommand its command's too
 	summary    string
 	complexity string
 	args       []arg
@@ -56,8 +60,33 @@ type command struct {
 	run        func(s *Session, args [][]byte)
 	subs       []*command
 
-	full  string // "client|id"; set by newTable
-	index int    // place in the counters; set by newTable
+	full   string // "client|id"; set by newTable
+	index  int    // place in the counters and in users' rights; set by newTable
+	access access // that a user needs to the keys; set by newTable
+}
+
+// touch is what a command does to the keys it names.
+type touch byte
+
+const (
+	touchByFlags touch = iota // reads them, or with flagWrite reads and changes them
+	touchDelete               // deletes them and tells nothing of what was in them
+	touchLook                 // tells whether and what they are, and nothing of what is in them
+)
+
+// touches are the words of COMMAND's key specs for what is done to the keys,
+// and what a user must be allowed for it, as Redis has it: whoever may do
+// anything with a key may know that it is there.
+func (c *command) touches() (words []string, need access) {
+	switch {
+	case c.touch == touchDelete:
+		return []string{"RM", "delete"}, accessWrite
+	case c.touch == touchLook:
+		return []string{"RO"}, 0
+	case c.flags&flagWrite != 0:
+		return []string{"RW", "access", "update"}, accessAll
+	}
+	return []string{"RO", "access"}, accessRead
 }
 
 // table is the command table with its lookups.
@@ -84,6 +113,7 @@ func newTable(rows []*command) *table {
 		t.byName[c.name] = c
 		for _, sub := range c.subs {
 			sub.full, sub.group = c.name+"|"+sub.name, c.group
+			sub.also = append(sub.also, c.also...)
 			t.add(sub)
 		}
 	}
@@ -93,6 +123,7 @@ func newTable(rows []*command) *table {
 func (t *table) add(c *command) {
 	c.index = t.count
 	t.count++
+	_, c.access = c.touches()
 }
 
 // maxNameBytes bounds a command's name: longer ones are unknown.
@@ -161,15 +192,21 @@ func (c *command) keys(args [][]byte) []int {
 	if c.first == 0 {
 		return nil
 	}
-	last := c.last
-	if last < 0 {
-		last = len(args) + last
-	}
 	var at []int
-	for i := c.first; i <= last && i < len(args); i += c.step {
+	first, last, step := c.span(len(args))
+	for i := first; i <= last; i += step {
 		at = append(at, i)
 	}
 	return at
+}
+
+// span is where the keys are in a call of n words, if the row says where.
+func (c *command) span(n int) (first, last, step int) {
+	last = c.last
+	if last < 0 {
+		last += n
+	}
+	return c.first, min(last, n-1), c.step
 }
 
 // flagNames are the flags as COMMAND shows them.
@@ -181,25 +218,4 @@ func (c *command) flagNames() []string {
 		}
 	}
 	return names
-}
-
-// categories are the ACL categories, derived from the flags and the group.
-func (c *command) categories() []string {
-	var cats []string
-	add := func(when bool, name string) {
-		if when {
-			cats = append(cats, "@"+name)
-		}
-	}
-	add(c.group == "generic", "keyspace")
-	add(c.group == "hash", "hash")
-	add(c.flags&flagRead != 0, "read")
-	add(c.flags&flagWrite != 0, "write")
-	add(c.flags&flagLimiter != 0, "limiter")
-	add(c.flags&flagAdmin != 0, "admin")
-	add(c.flags&flagAdmin != 0, "dangerous")
-	add(c.group == "connection", "connection")
-	add(c.flags&flagFast != 0, "fast")
-	add(c.flags&flagFast == 0, "slow")
-	return cats
 }

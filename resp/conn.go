@@ -50,6 +50,7 @@ func (c *conn) step() bool {
 
 // flush waits at the gate and writes.
 func (c *conn) flush() bool {
+	time.Sleep(c.s.delay)
 	if c.s.round != 0 && !c.srv.passGate(c.s.round, c.s.addr) {
 		return false
 	}

@@ -1,8 +1,6 @@
 package resp
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,32 +23,12 @@ func ping(s *Session, args [][]byte) {
 
 func echo(s *Session, args [][]byte) { s.bulk(args[1]) }
 
-// passwordFits compares in a time that tells nothing about the password.
-func (s *Session) passwordFits(user, pass []byte) bool {
-	want, got := sha256.Sum256([]byte(s.conf.Password)), sha256.Sum256(pass)
-	same := subtle.ConstantTimeCompare(want[:], got[:]) == 1
-	// Without a password the default user is let in with any, as in Redis.
-	return string(user) == "default" && (same || s.conf.Password == "")
-}
-
-// login authenticates or answers why not.
-func (s *Session) login(user, pass []byte) bool {
-	if s.passwordFits(user, pass) {
-		s.authed = true
-		return true
-	}
-	s.srv.counters.authFailures.Add(1)
-	s.srv.log.Warn("wrong password", "client", s.addr)
-	s.fail(errWrongPass)
-	return false
-}
-
 // auth is AUTH [username] password.
 func auth(s *Session, args [][]byte) {
-	user, pass := []byte("default"), args[1]
+	user, pass := []byte(defaultUser), args[1]
 	switch len(args) {
 	case 2:
-		if s.conf.Password == "" {
+		if s.srv.accounts.dflt.rights.Load().nopass {
 			s.fail(errNoPassword)
 			return
 		}
@@ -60,7 +38,7 @@ func auth(s *Session, args [][]byte) {
 		s.fail(errSyntax)
 		return
 	}
-	if s.login(user, pass) {
+	if s.login(args[0], user, pass) {
 		s.ok()
 	}
 }
@@ -107,10 +85,10 @@ func hello(s *Session, args [][]byte) {
 		s.fail(fault)
 		return
 	}
-	if h.auth && !s.login(h.user, h.pass) {
+	if h.auth && !s.login(args[0], h.user, h.pass) {
 		return
 	}
-	if !s.authed {
+	if !s.admitted() {
 		s.fail(errHelloNoAuth)
 		return
 	}
@@ -143,7 +121,7 @@ func quit(s *Session, args [][]byte) {
 // resetSession is RESET: the conversation as it was at its start.
 func resetSession(s *Session, args [][]byte) {
 	s.proto, s.name = 2, ""
-	s.authed = s.conf.Password == ""
+	s.toDefault()
 	s.status("RESET")
 }
 
@@ -219,10 +197,12 @@ func clientSetInfo(s *Session, args [][]byte) {
 }
 
 // clientInfo is CLIENT INFO: one line in Redis's form.
-func clientInfo(s *Session, args [][]byte) {
-	line := fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d db=0 resp=%d cmd=%s user=default lib-name=%s lib-ver=%s\n",
-		s.id, s.addr, s.laddr, s.name, (s.now-s.born)/1000, s.proto, s.lastCmd.full, s.libName, s.libVer)
-	s.verbatim(line)
+func clientInfo(s *Session, args [][]byte) { s.verbatim(s.infoLine() + "\n") }
+
+// infoLine tells of the client what CLIENT INFO does.
+func (s *Session) infoLine() string {
+	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d db=0 resp=%d cmd=%s user=%s lib-name=%s lib-ver=%s",
+		s.id, s.addr, s.laddr, s.name, (s.now-s.born)/1000, s.proto, s.lastCmd.full, s.user.name, s.libName, s.libVer)
 }
 
 // parseInt reads an integer in the one form that Redis takes: no sign but a

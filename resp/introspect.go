@@ -70,10 +70,7 @@ func (s *Session) keySpecs(c *command) {
 		s.set(0)
 		return
 	}
-	access := []string{"RO", "access"}
-	if c.flags&flagWrite != 0 {
-		access = []string{"RW", "access", "update"}
-	}
+	words, _ := c.touches()
 	last := c.last
 	if last > 0 {
 		last -= c.first
@@ -81,7 +78,7 @@ func (s *Session) keySpecs(c *command) {
 	s.set(1)
 	s.dict(3)
 	s.text("flags")
-	s.statusSet(access)
+	s.statusSet(words)
 	s.text("begin_search")
 	s.dict(2)
 	s.text("type")

@@ -144,7 +144,7 @@ func (srv *Server) refusal(nc net.Conn) string {
 	if len(srv.conns) >= s.MaxClients {
 		return errMaxClients
 	}
-	if s.ProtectedMode && s.Password == "" && !local(nc.RemoteAddr()) {
+	if s.ProtectedMode && srv.accounts.dflt.rights.Load().open() && !local(nc.RemoteAddr()) {
 		return errDenied
 	}
 	return ""

@@ -57,6 +57,7 @@ func TestDeadlines(t *testing.T) {
 			for _, f := range step.feeds {
 				in = append(in, f.bytes...)
 				in = in[l.feed(in):]
+				l.s.Written()
 				l.waits(t0.Add(f.at), len(in) > 0)
 				want := time.Time{}
 				if f.by >= 0 {

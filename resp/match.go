@@ -2,7 +2,7 @@ package resp
 
 // match is Redis's glob: * ? [a-z] [^a] and \ to quote. It is linear in the
 // pattern times the text and does not recurse, so no pattern can stall a server.
-func match(pattern, text string) bool {
+func match[T string | []byte](pattern string, text T) bool {
 	p, t := 0, 0
 	star, from := -1, 0 // the last * seen, and the text it may still swallow
 	for t < len(text) {

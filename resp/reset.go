@@ -19,7 +19,7 @@ const (
 
 func resetRows() []*command {
 	return []*command{
-		{name: "rl.reset", arity: -2, flags: flagWrite | flagLimiter | flagMovable, first: 1, last: -1, step: 1, keysOf: resetKeys, group: "limiter",
+		{name: "rl.reset", arity: -2, flags: flagWrite | flagLimiter | flagMovable | flagAllKeys, first: 1, last: -1, step: 1, keysOf: resetKeys, touch: touchDelete, group: "limiter",
 			summary:    "Forgets keys, or all keys that match a pattern: their next call finds them as new. Replies how many there were.",
 			complexity: "O(N) with N keys; with MATCH all keys there are, while others are served", reply: "integer", run: rlReset,
 			args: []arg{{name: "which", kind: "oneof", sub: []arg{argKeys, {name: "pattern", kind: "pattern", token: "MATCH"}}}}},
@@ -88,7 +88,7 @@ func (r *resetMatch) turn(s *Session) (done bool) {
 func (r *resetMatch) forget(s *Session, step []shard.Change) {
 	r.keys = r.keys[:0]
 	for _, c := range step {
-		if match(r.pattern, string(c.Key)) {
+		if match(r.pattern, c.Key) {
 			r.keys = append(r.keys, c.Key)
 		}
 	}

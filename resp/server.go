@@ -37,8 +37,8 @@ type Options interface {
 // are connected and hold from a client's next command on.
 type Settings struct {
 	CallerClock   engine.ClockMode
-	MaxSkew       int64 // ms
-	Password      string
+	MaxSkew       int64  // ms
+	Password      string // of the user default, put in force when it changes; empty = none
 	ProtectedMode bool
 	MaxClients    int
 	Timeout       time.Duration // idle time allowed; 0 = any
@@ -47,7 +47,7 @@ type Settings struct {
 }
 
 // Config is what a Server is made of. All fields are needed, but for LimitsFile,
-// Shutdown and Extra.
+// Users, UserStore, Shutdown and Extra.
 type Config struct {
 	Store      *shard.Store
 	Clock      Clock
@@ -58,6 +58,8 @@ type Config struct {
 	Version    string          // ours
 	Port       int             // for INFO
 	LimitsFile string          // whose limits callers cannot change; empty = none
+	Users      *UserFile       // beside the user default or instead of it; nil = that one alone
+	UserStore  UserStore       // for ACL LOAD and ACL SAVE; nil = they are refused
 	Shutdown   func(save bool) // SHUTDOWN was asked; must not block
 	Extra      func() []any    // other rooms' Stats, for INFO
 }
@@ -75,6 +77,7 @@ type Server struct {
 	shutdown   func(save bool)
 	extra      func() []any
 	table      *table
+	accounts   *accounts
 	settings   atomic.Pointer[Settings]
 	loading    atomic.Bool
 	nextID     atomic.Int64
@@ -103,13 +106,17 @@ func New(c Config) *Server {
 		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, cut: cutWithin},
 	}
 	srv.counters.cells = make([]cell, srv.table.count+1)
-	srv.settings.Store(&c.Settings)
+	srv.accounts = newAccounts(srv.table, c.Settings.Password, c.Users, c.UserStore)
+	srv.Apply(c.Settings)
 	srv.loading.Store(true)
 	return srv
 }
 
 // Apply puts new settings in force.
-func (srv *Server) Apply(s Settings) { srv.settings.Store(&s) }
+func (srv *Server) Apply(s Settings) {
+	srv.accounts.requirePassword(s.Password)
+	srv.settings.Store(&s)
+}
 
 // SetLoading says whether the data is still being loaded.
 func (srv *Server) SetLoading(on bool) { srv.loading.Store(on) }

@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rlserver/rlserver/engine"
 	"github.com/tidwall/redcon"
@@ -38,8 +39,12 @@ type Session struct {
 
 	progress uint64 // commands taken so far
 
-	proto   int // 2 or 3
+	delay time.Duration // the output is to go out so much later than it was made; it is not read from meanwhile
+
+	proto   int   // 2 or 3
+	user    *user // who the client is, or while it is not authed would be
 	authed  bool
+	wrong   int // wrong passwords since the last right one
 	name    string
 	libName string
 	libVer  string
@@ -56,27 +61,26 @@ type Session struct {
 // of a long RL.LOG, allocate. It is room for a head, a name and a state.
 const maxState = 2*engine.EntryRoom + engine.MaxNameBytes
 
-// newSession starts a conversation. Without a password everybody is let in.
+// newSession starts a conversation.
 func (srv *Server) newSession(addr, laddr string) *Session {
-	return &Session{
-		srv: srv, id: srv.nextID.Add(1), addr: addr, laddr: laddr, proto: 2,
-		authed: srv.settings.Load().Password == "", born: srv.clock.NowNs() / 1e6,
-	}
+	s := &Session{srv: srv, id: srv.nextID.Add(1), addr: addr, laddr: laddr, proto: 2, born: srv.clock.NowNs() / 1e6}
+	s.toDefault()
+	return s
 }
 
 // Feed executes the complete commands at the front of in and returns how many
 // bytes they took; the caller keeps the rest at the front and adds to it.
 // Replies collect in Output. It stops early when the output reaches flushAt, an
-// action is due, or a command has done a turn and others are to be served before
-// the next; so it is called again after each write, or when full says so.
+// action is due, a reply is to come late, or a command has done a turn and others
+// are to be served before the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
 	s.conf, s.mark = s.srv.settings.Load(), len(s.out)
 	if s.turn != nil {
 		s.inTurns(s.turn)
 	}
-	for s.act == actionNone && s.turn == nil && len(s.out) < flushAt {
+	for s.act == actionNone && s.turn == nil && s.delay == 0 && len(s.out) < flushAt {
 		s.mark = len(s.out)
-		lim := limits{bulk: s.conf.MaxBulk, authed: s.authed}
+		lim := limits{bulk: s.conf.MaxBulk, authed: s.admitted()}
 		args, used, perr := s.parser.next(in[taken:], lim)
 		if perr != "" {
 			s.srv.counters.protocolErrors.Add(1)
@@ -94,7 +98,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 		s.progress++
 		s.parser.reset()
 	}
-	s.full = len(s.out) >= flushAt || s.turn != nil
+	s.full = len(s.out) >= flushAt || s.turn != nil || s.delay > 0
 	s.settle()
 	return taken
 }
@@ -117,7 +121,7 @@ func (s *Session) Written() {
 		s.out = nil
 	}
 	s.out = s.out[:0]
-	s.round = 0
+	s.round, s.delay = 0, 0
 }
 
 // abort ends the conversation after a fault in the command at hand: what came
@@ -157,8 +161,9 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	switch {
 	case !c.arityFits(len(args)):
 		s.fail("ERR wrong number of arguments for '" + c.full + "' command")
-	case !s.authed && c.flags&flagNoAuth == 0:
+	case c.flags&flagNoAuth == 0 && !s.admitted():
 		s.fail(errNoAuth)
+	case !s.user.rights.Load().everything && !s.permitted(c, args):
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
 	default:

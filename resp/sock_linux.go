@@ -15,7 +15,7 @@ const (
 	reading                  // input
 	queued                   // its next turn: it holds input that was not executed yet
 	writing                  // room for its output; it is not read from meanwhile
-	gated                    // its round to be durable; it is not in the epoll set meanwhile
+	gated                    // its round to be durable, or its time; it is not in the epoll set meanwhile
 	gone                     // nothing: it is closed
 )
 
@@ -182,7 +182,7 @@ func (c *sock) execute(in []byte) (taken int) {
 	taken = c.feed(in)
 	switch {
 	case len(c.s.out) == 0:
-	case c.s.round != 0:
+	case c.s.round != 0 || c.s.delay > 0:
 		c.park()
 	case c.send(c.s.out):
 		c.s.Written()
@@ -236,20 +236,25 @@ func (c *sock) sent() {
 	c.turn(c.in.buf)
 }
 
-// park keeps the output until its round is durable. The loop must not wait for
-// the disk, so a goroutine does.
+// park keeps the output until it may go out and its round is durable. The loop
+// must not wait for the disk, so a goroutine does.
 func (c *sock) park() {
 	c.out, c.state = slices.Clone(c.s.out), gated
 	if !c.expect(syscall.EPOLL_CTL_DEL, 0) { // a peer that hangs up would be reported without end
 		return
 	}
-	round, client := c.s.round, c.s.addr
+	round, client, delay := c.s.round, c.s.addr, c.s.delay
 	c.srv.done.Add(1)
-	go func() {
+	wait := func() {
 		defer c.srv.done.Done()
-		durable := c.srv.passGate(round, client)
+		durable := round == 0 || c.srv.passGate(round, client)
 		c.loop.post(func() { c.unpark(durable) })
-	}()
+	}
+	if delay > 0 {
+		time.AfterFunc(delay, wait)
+	} else {
+		go wait()
+	}
 }
 
 // unpark sends what waited at the gate, or ends the connection unanswered.

@@ -31,6 +31,8 @@ type counters struct {
 	protocolErrors atomic.Uint64
 	httpRequests   atomic.Uint64
 	authFailures   atomic.Uint64
+	deniedCommands atomic.Uint64
+	deniedKeys     atomic.Uint64
 	panics         atomic.Uint64
 	timeouts       atomic.Uint64
 	clamped        atomic.Uint64
@@ -122,6 +124,8 @@ type Stats struct {
 	ProtocolErrors uint64    `metric:"protocol_errors_total" type:"counter" help:"Connections closed for bytes that are no command." info:"Stats:rl_protocol_errors"`
 	HTTPRequests   uint64    `metric:"http_requests_refused_total" type:"counter" help:"Connections closed because they spoke HTTP to this port." info:"Stats:rl_http_requests"`
 	AuthFailures   uint64    `metric:"auth_failures_total" type:"counter" help:"Wrong passwords." info:"Stats:acl_access_denied_auth"`
+	DeniedCommands uint64    `metric:"commands_not_permitted_total" type:"counter" help:"Commands refused because the user may not run them." info:"Stats:acl_access_denied_cmd"`
+	DeniedKeys     uint64    `metric:"keys_not_permitted_total" type:"counter" help:"Commands refused because the user may not access a key." info:"Stats:acl_access_denied_key"`
 	Panics         uint64    `metric:"handler_panics_total" type:"counter" help:"Connections closed by a fault of the server." info:"Stats:rl_handler_panics"`
 	Timeouts       uint64    `metric:"client_timeouts_total" type:"counter" help:"Connections closed for silence, or for not reading." info:"Stats:rl_client_timeouts"`
 	Allowed        uint64    `metric:"allowed_total" type:"counter" help:"Decisions that allowed." info:"Limiter:rl_allowed"`
@@ -155,7 +159,7 @@ func (srv *Server) Stats() Stats {
 		Connections: srv.connections(), MaxClients: int64(srv.settings.Load().MaxClients),
 		Accepted: t.accepted.Load(), Refused: t.refused.Load(), AcceptErrors: t.acceptErrors.Load(),
 		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(),
-		AuthFailures: t.authFailures.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
+		AuthFailures: t.authFailures.Load(), DeniedCommands: t.deniedCommands.Load(), DeniedKeys: t.deniedKeys.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
 		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
 	}
 	for i := range t.cells {
@@ -196,7 +200,7 @@ func (srv *Server) resetStats() {
 		t.hist[i].Store(0)
 	}
 	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.acceptErrors, &t.protocolErrors, &t.httpRequests,
-		&t.authFailures, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
+		&t.authFailures, &t.deniedCommands, &t.deniedKeys, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
 		n.Store(0)
 	}
 }

@@ -29,6 +29,7 @@ func rows() []*command {
 	all = append(all, hashRows()...)
 	all = append(all, keyRows()...)
 	all = append(all, connectionRows()...)
+	all = append(all, aclRows()...)
 	return append(all, serverRows()...)
 }
 
@@ -64,23 +65,23 @@ func limiterRows() []*command {
 
 func keyRows() []*command {
 	return []*command{
-		{name: "del", arity: -2, flags: flagWrite, first: 1, last: -1, step: 1, group: "generic",
+		{name: "del", arity: -2, flags: flagWrite, first: 1, last: -1, step: 1, touch: touchDelete, group: "generic",
 			summary: "Forgets keys. Replies how many there were.", complexity: "O(N) with N keys", reply: "integer", run: del, args: []arg{argKeys}},
-		{name: "unlink", arity: -2, flags: flagWrite | flagFast, first: 1, last: -1, step: 1, group: "generic",
+		{name: "unlink", arity: -2, flags: flagWrite | flagFast, first: 1, last: -1, step: 1, touch: touchDelete, group: "generic",
 			summary: "The same as DEL.", complexity: "O(N) with N keys", reply: "integer", run: del, args: []arg{argKeys}},
-		{name: "exists", arity: -2, flags: flagRead | flagFast, first: 1, last: -1, step: 1, group: "generic",
+		{name: "exists", arity: -2, flags: flagRead | flagFast, first: 1, last: -1, step: 1, touch: touchLook, group: "generic",
 			summary: "How many of the keys exist.", complexity: "O(N) with N keys", reply: "integer", run: exists, args: []arg{argKeys}},
-		{name: "type", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
+		{name: "type", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, touch: touchLook, group: "generic",
 			summary: "The kind of value: hash for a bucket, else the algorithm's name, as for values of a module; none for an absent key.", complexity: "O(1)", reply: "status", run: keyType, args: []arg{argKey}},
 		{name: "ttl", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
 			summary: "Seconds until the server looks whether the key can be dropped; -2 if it is absent.", complexity: "O(1)", reply: "integer", run: ttl, args: []arg{argKey}},
 		{name: "pttl", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
 			summary: "The same as TTL in ms.", complexity: "O(1)", reply: "integer", run: pttl, args: []arg{argKey}},
-		{name: "dbsize", arity: 1, flags: flagRead | flagFast, group: "server",
+		{name: "dbsize", arity: 1, flags: flagRead | flagFast, group: "server", also: []string{"keyspace"},
 			summary: "How many keys there are.", complexity: "O(1)", reply: "integer", run: dbsize},
-		{name: "flushall", arity: -1, flags: flagWrite | flagAdmin, group: "server",
+		{name: "flushall", arity: -1, flags: flagWrite | flagAllKeys, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
 			summary: "Forgets all keys; named limits stay.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
-		{name: "flushdb", arity: -1, flags: flagWrite | flagAdmin, group: "server",
+		{name: "flushdb", arity: -1, flags: flagWrite | flagAllKeys, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
 			summary: "The same as FLUSHALL: there is one database.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
 	}
 }
@@ -89,7 +90,8 @@ var argFlush = arg{name: "flush-type", kind: "oneof", optional: true, sub: []arg
 	{name: "async", kind: "pure-token", token: "ASYNC"}, {name: "sync", kind: "pure-token", token: "SYNC"}}}
 
 func connectionRows() []*command {
-	always := flagLoading | flagStale | flagFast
+	about := flagLoading | flagStale
+	always := about | flagFast
 	return []*command{
 		{name: "ping", arity: -1, flags: flagFast, group: "connection",
 			summary: "PONG, or the message given.", reply: "any", run: ping, args: []arg{{name: "message", kind: "string", optional: true}}},
@@ -112,15 +114,15 @@ func connectionRows() []*command {
 			summary: "The connection as it was at its start.", reply: "status", run: resetSession},
 		{name: "client", arity: -2, group: "connection", summary: "About this connection.", reply: "any", run: help,
 			subs: []*command{
-				{name: "id", arity: 2, flags: always, summary: "This connection's number.", reply: "integer", run: clientID},
-				{name: "getname", arity: 2, flags: always, summary: "This connection's name.", reply: "bulk?", run: clientGetName},
-				{name: "setname", arity: 3, flags: always, summary: "Names this connection.", reply: "ok", run: clientSetName,
+				{name: "id", arity: 2, flags: about, summary: "This connection's number.", reply: "integer", run: clientID},
+				{name: "getname", arity: 2, flags: about, summary: "This connection's name.", reply: "bulk?", run: clientGetName},
+				{name: "setname", arity: 3, flags: about, summary: "Names this connection.", reply: "ok", run: clientSetName,
 					args: []arg{{name: "connection-name", kind: "string"}}},
-				{name: "setinfo", arity: 4, flags: always, summary: "Notes the driver's name or version.", reply: "ok", run: clientSetInfo,
+				{name: "setinfo", arity: 4, flags: about, summary: "Notes the driver's name or version.", reply: "ok", run: clientSetInfo,
 					args: []arg{{name: "attr", kind: "oneof", sub: []arg{
 						{name: "libname", kind: "string", token: "LIB-NAME"}, {name: "libver", kind: "string", token: "LIB-VER"}}}}},
-				{name: "info", arity: 2, flags: always, summary: "What the server knows of this connection.", reply: "bulk", run: clientInfo},
-				{name: "help", arity: 2, flags: always, summary: "This list.", reply: "array", run: help},
+				{name: "info", arity: 2, flags: about, summary: "What the server knows of this connection.", reply: "bulk", run: clientInfo},
+				{name: "help", arity: 2, flags: about, summary: "This list.", reply: "array", run: help},
 			}},
 	}
 }
@@ -131,7 +133,7 @@ func serverRows() []*command {
 	return []*command{
 		{name: "time", arity: 1, flags: always | flagFast, group: "server",
 			summary: "The server's clock: Unix seconds and microseconds.", reply: "array", run: timeNow},
-		{name: "info", arity: -1, flags: always, group: "server",
+		{name: "info", arity: -1, flags: always, group: "server", also: []string{"dangerous"},
 			summary: "Facts and figures about the server, by section.", reply: "bulk", run: info,
 			args: []arg{{name: "section", kind: "string", optional: true, multiple: true}}},
 		{name: "save", arity: 1, flags: flagAdmin, group: "server",
@@ -156,7 +158,7 @@ func serverRows() []*command {
 				{name: "resetstat", arity: 2, flags: always | flagAdmin, summary: "Starts the figures of INFO at zero again.", reply: "ok", run: configResetStat},
 				{name: "help", arity: 2, flags: always, summary: "This list.", reply: "array", run: help},
 			}},
-		{name: "command", arity: -1, flags: always, group: "server", summary: "The command table.", reply: "array", run: commandAll,
+		{name: "command", arity: -1, flags: always, group: "server", also: []string{"connection"}, summary: "The command table.", reply: "array", run: commandAll,
 			subs: []*command{
 				{name: "count", arity: 2, flags: always, summary: "How many commands there are.", reply: "integer", run: commandCount},
 				{name: "info", arity: -2, flags: always, summary: "The commands named, or all.", reply: "array", run: commandInfo, args: []arg{names}},

@@ -45,12 +45,13 @@ func frame(words ...string) []byte {
 // it is on the wire.
 func (c *talker) raw(line string) string {
 	in := frame(strings.Fields(line)...)
-	for taken := c.s.Feed(in); taken < len(in) || c.s.full; {
+	var out []byte
+	for taken := 0; taken < len(in) || c.s.full; {
 		taken += c.s.Feed(in[taken:])
+		out = append(out, c.s.Output()...)
+		c.s.Written()
 	}
-	out := string(c.s.Output())
-	c.s.Written()
-	return out
+	return string(out)
 }
 
 // ints are the integers of a reply, of arrays within arrays too, in order.
