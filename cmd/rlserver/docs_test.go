@@ -94,12 +94,13 @@ func writeCommand(t *testing.T, b *strings.Builder, c resp.CommandDoc) {
 		}
 		b.WriteString("\n")
 	}
-	if c.Open && c.Group != "limiter" {
+	example := firstParagraph(t, "testdata/"+c.Name+".txt")
+	if c.Open && !strings.HasPrefix(example[0], "#") { // it shows this and that of the subcommands
 		b.WriteString("\n")
 		return
 	}
 	b.WriteString("\n```\n")
-	for _, line := range firstParagraph(t, "testdata/"+c.Name+".txt") {
+	for _, line := range example {
 		b.WriteString(line + "\n")
 	}
 	b.WriteString("```\n")

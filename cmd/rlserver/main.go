@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/rlserver/rlserver/resp"
 )
 
 // version is the release; a build from a checkout adds its commit.
@@ -21,7 +23,7 @@ const version = "0.1.0"
 const (
 	exitOK       = 0
 	exitFailed   = 1 // could not start, or the last state could not be written
-	exitBadUsage = 2 // an option, the config file or the limits-file is wrong
+	exitBadUsage = 2 // an option, the config file, the limits-file or the aclfile is wrong
 )
 
 func main() {
@@ -43,7 +45,11 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "rlserver %s\n", fullVersion())
 		return exitOK
 	case actionCheckConfig:
-		if _, err := readLimitsFile(inv.config.Values().LimitsFile); err != nil {
+		_, err := readLimitsFile(inv.config.Values().LimitsFile)
+		if err == nil {
+			_, err = readACLFile(inv.config.Values().ACLFile)
+		}
+		if err != nil {
 			fmt.Fprintf(stderr, "rlserver: %v\n", err)
 			return exitBadUsage
 		}
@@ -74,7 +80,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	n, err := startNode(config, clock, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
-		if errors.As(err, new(limitsFault)) {
+		if errors.As(err, new(limitsFault)) || errors.As(err, new(resp.UserFaults)) {
 			return exitBadUsage
 		}
 		return exitFailed

@@ -63,6 +63,11 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	if err != nil {
 		return nil, err
 	}
+	users, err := readACLFile(v.ACLFile)
+	if err != nil {
+		return nil, err
+	}
+	logUsers(v, users, log)
 	skew := v.MaxClockSkew.Milliseconds()
 	n := &node{config: config, clock: clock, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
 	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted})
@@ -80,7 +85,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	}
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
-		Version: version, Port: port(listeners), LimitsFile: v.LimitsFile, Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
+		Version: version, Port: port(listeners), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
 	})
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))

@@ -21,6 +21,7 @@ type Values struct {
 	MaxClockSkew     time.Duration
 	LimitsFile       string // empty: none
 	RequirePass      secret // empty: no password asked
+	ACLFile          string // empty: none
 	ProtectedMode    bool
 	MaxClients       int
 	Timeout          time.Duration // idle time allowed to a client; 0: any
@@ -71,8 +72,10 @@ var options = []option{
 		kind: duration(0, 24*time.Hour, func(v *Values) *time.Duration { return &v.MaxClockSkew })},
 	{name: "limits-file", def: "", help: "file of named limits, one a line; SIGHUP reads it again; empty: none",
 		kind: optionalPath(func(v *Values) *string { return &v.LimitsFile })},
-	{name: "requirepass", def: "", help: "password that AUTH asks for; empty: none", live: true, secret: true,
+	{name: "requirepass", def: "", help: "password of the user default; empty: none", live: true, secret: true,
 		kind: password(func(v *Values) *secret { return &v.RequirePass })},
+	{name: "aclfile", def: "", help: "file of users, one a line, for ACL LOAD and ACL SAVE; empty: none",
+		kind: optionalPath(func(v *Values) *string { return &v.ACLFile })},
 	{name: "protected-mode", def: "yes", help: "without a password answer this machine only", live: true,
 		kind: boolean(func(v *Values) *bool { return &v.ProtectedMode })},
 	{name: "maxclients", def: "10000", help: "most clients at once", live: true,

@@ -131,13 +131,11 @@ func playFile(t *testing.T, path string, seen map[string]*sight) {
 		out = append(out, notes[i]...)
 		out = append(out, st.text)
 		if st.mark == '@' {
-			if st.words[0] == "restart" {
-				srv.restart()
-				clear(conns)
-			} else if d, err := time.ParseDuration(st.words[0]); err != nil {
+			if err := srv.event(st.words); err != nil {
 				t.Fatalf("%s:%d: %v", path, st.line, err)
-			} else {
-				srv.advance(d)
+			}
+			if st.words[0] == "restart" {
+				clear(conns)
 			}
 			continue
 		}
@@ -169,6 +167,30 @@ func playFile(t *testing.T, path string, seen map[string]*sight) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// event is what happens at an @: restart (from disk, from then on with the flags
+// that follow), file NAME LINE (a file of one line is written), or a time that
+// passes. $DIR stands for the server's data directory.
+func (s *testServer) event(words []string) error {
+	words = slices.Clone(words)
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "$DIR", s.dir)
+	}
+	switch {
+	case words[0] == "restart":
+		s.args = append(s.args, words[1:]...)
+		s.restart()
+	case words[0] == "file" && len(words) == 3:
+		return os.WriteFile(words[1], []byte(words[2]+"\n"), 0o600)
+	default:
+		d, err := time.ParseDuration(words[0])
+		if err != nil {
+			return err
+		}
+		s.advance(d)
+	}
+	return nil
 }
 
 // checkRow holds a reply against the command's row.
