@@ -31,7 +31,10 @@ func (d *DB) Close() error {
 func (d *DB) finish() error {
 	if d.h != nil {
 		err := d.h.guard.failed()
-		if err == nil {
+		switch {
+		case err == nil && d.status.owes():
+			d.rewrite()
+		case err == nil:
 			err = d.round()
 		}
 		if err != nil {

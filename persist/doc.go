@@ -20,7 +20,7 @@
 //	'b'                          base: up to which round the table is complete
 //	'j' round(8) chunk(4)        journal: a part of a round, about 1000 changes
 //	'j' round(8) ff ff ff ff     journal: the commit record of a round
-//	'n' name                     table: a named limit
+//	'n' name                     table: a named limit; with # before the name, what an adaptive one has found
 //	't' partition(1) key         table: an entry
 //
 // Numbers in keys are big endian. The partition is the low byte of the key's CRC32C, so that any number of goroutines can share a load
@@ -59,4 +59,7 @@
 // every later write with success, so that Pebble can still be closed. The frozen handle is never used again. With back-off the flusher
 // writes a complete new generation from the store beside the old one, syncs it, points CURRENT at it and removes the old. Until then
 // decisions go on from memory, Stats says err, the log says so at most once a minute, and Wait answers with the reason.
+//
+// In mode Shutdown, and while writing fails, rounds are not written, and the feed keeps the slots of all that changes. If it keeps far
+// more than there is, a round is cut and dropped (drop.go). From then on only a new generation can be saved, and is.
 package persist

@@ -15,6 +15,7 @@ type schedule struct {
 	sealedAt  time.Time
 	journalAt time.Time // of the oldest round in the journal
 	figuresAt time.Time
+	droppedAt time.Time // when the feed was last looked at for dropping a round
 
 	retryAt     time.Time // while writing fails: when to look next
 	retryPause  time.Duration
@@ -32,7 +33,7 @@ func (d *DB) Start(f *shard.Feed, s *shard.Store) {
 	}
 	d.started, d.store = true, s
 	now := time.Now()
-	d.schedule.lastCut, d.schedule.figuresAt, d.schedule.sealed = now, now, d.journal.last
+	d.schedule.lastCut, d.schedule.figuresAt, d.schedule.droppedAt, d.schedule.sealed = now, now, now, d.journal.last
 	d.status.mu.Lock()
 	d.feed, d.status.durableAt = f, now
 	d.status.mu.Unlock()
@@ -122,6 +123,9 @@ func (d *DB) step() {
 	now := time.Now()
 	s := &d.schedule
 	asked, soon := d.status.wants()
+	if !asked && d.dropDue(now) {
+		d.drop()
+	}
 	if d.h == nil {
 		if asked || d.o.Mode == Interval && !now.Before(s.retryAt) {
 			d.recover(asked)
@@ -131,6 +135,10 @@ func (d *DB) step() {
 	err := d.h.guard.failed()
 	late := d.o.Mode == Interval && now.Sub(s.lastCut) >= d.o.Interval
 	if err == nil && (asked || late || soon && now.Sub(s.lastCut) >= urgentGap) {
+		if d.status.owes() {
+			d.rewrite()
+			return
+		}
 		err = d.round()
 	}
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {

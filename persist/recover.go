@@ -44,17 +44,24 @@ func (d *DB) recover(asked bool) {
 		d.schedule.retryAt = start.Add(retryFirst)
 		return
 	}
+	if d.replace() {
+		d.log.Warn("writing to the data directory works again; everything is on disk", "dir", d.o.Dir, "generation", d.h.generation,
+			"took", time.Since(start))
+	}
+}
+
+// replace puts a new generation in the place of the old one, whose handle has been given up, and says whether that worked.
+func (d *DB) replace() bool {
 	if err := d.newGeneration(); err != nil {
 		d.failed(err)
-		return
+		return false
 	}
 	d.schedule.recoveredAt = time.Now()
 	if err := d.writeMark(false); err != nil {
 		d.fail(err)
-		return
+		return false
 	}
-	d.log.Warn("writing to the data directory works again; everything is on disk", "dir", d.o.Dir, "generation", d.h.generation,
-		"took", time.Since(start))
+	return true
 }
 
 // room says whether the disk seems to have room for a new generation beside the old one, and, until the back-off is over, more than when

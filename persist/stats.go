@@ -24,7 +24,7 @@ type Stats struct {
 	MaxDuration  float64 `metric:"max_round_seconds" type:"gauge" help:"The longest time from a cut until the round was on disk, s."`
 	Merges       uint64  `metric:"journal_merges_total" type:"counter" help:"Times the journal was merged into the table."`
 	Generation   uint64  `metric:"store_generation" type:"gauge" help:"Number of the generation in use." info:"Persistence:rl_generation"`
-	Rewrites     uint64  `metric:"store_rewrites_total" type:"counter" help:"Times everything was written anew because writing had failed."`
+	Rewrites     uint64  `metric:"store_rewrites_total" type:"counter" help:"Times everything was written anew, because writing had failed or rounds had been dropped to save memory."`
 	DiskBytes    uint64  `metric:"disk_bytes" type:"gauge" help:"Size of the store on disk, bytes; asked every 10 s." info:"Persistence:rl_disk_bytes"`
 	LogBytes     uint64  `metric:"disk_log_bytes" type:"gauge" help:"Size of Pebble's write-ahead log, bytes; asked every 10 s."`
 	DiskSlow     uint64  `metric:"disk_slow_total" type:"counter" help:"Disk operations that took longer than 5 s, counted again as they go on." info:"Persistence:rl_disk_slow"`
@@ -48,6 +48,7 @@ func (d *DB) Stats() Stats {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pending += s.owed
 	f := &s.figures
 	st := Stats{
 		Pending: int64(pending), Writing: !s.writing.IsZero(), LastSave: f.lastSave.Unix(),

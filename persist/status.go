@@ -23,6 +23,8 @@ type status struct {
 	err     error  // why writing fails now, nil if it does not
 	attempt bool   // while err is set: somebody asked for an attempt to recover, it may be under way
 	closed  bool   // nothing more is coming
+	relieve bool   // somebody is short of memory
+	owed    int    // changes of rounds that were dropped: only a new generation brings them
 
 	durableAt time.Time // everything up to here is on disk
 	writing   time.Time // the cut of the round being written; zero when there is none
@@ -74,7 +76,7 @@ func (s *status) wrote(round uint64, at time.Time, c commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.durable, s.durableAt, s.writing = round, at, time.Time{}
-	s.err, s.attempt = nil, false
+	s.err, s.attempt, s.owed = nil, false, 0
 	f := &s.figures
 	f.lastSave, f.lastEntries, f.lastTook = at, c.changes, time.Since(at)
 	f.maxTook = max(f.maxTook, f.lastTook)
