@@ -27,6 +27,7 @@ var rooms = map[string]room{
 	"persist":      {ours: []string{"shard"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	"observe":      {outside: []string{"github.com/prometheus/client_golang"}},
 	"resp":         {ours: []string{"engine", "shard"}, outside: []string{"github.com/tidwall/redcon"}},
+	"attack":       {}, // a peer: it knows what is on the wire and nothing of ours
 	"cmd/rlserver": {ours: []string{"engine", "shard", "persist", "observe", "resp"}},
 }
 

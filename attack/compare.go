@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// comparison is what the command line of compare says.
+type comparison struct {
+	options
+	out      string
+	rlserver string // binary; "" = built from root
+	redis    string
+	root     string
+}
+
+// secret is the password of the servers that are compared.
+const secret = "attack"
+
+// A server is a program to be attacked.
+type server struct {
+	name, path string
+	args       []string // without port and directory
+}
+
+// compare makes the attacks against rlserver and a real Redis, each time on a server just started, and writes the
+// page of what they did.
+func compare(ctx context.Context, args []string, out io.Writer) error {
+	c := comparison{}
+	flags := flag.NewFlagSet("attack compare", flag.ContinueOnError)
+	flags.DurationVar(&c.time, "time", 3*time.Second, "how long one attack lasts, 100ms to 1m")
+	flags.Float64Var(&c.scale, "scale", 1, "what counts are multiplied with, 0.01 to 1")
+	flags.StringVar(&c.out, "o", "", "write the page to this `file`")
+	flags.StringVar(&c.rlserver, "rlserver", "", "rlserver `binary` (default: built from -root)")
+	flags.StringVar(&c.redis, "redis", "redis-server", "redis-server `binary`")
+	flags.StringVar(&c.root, "root", ".", "rlserver's source `directory`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c.names, c.password = flags.Args(), secret
+	chosen, err := choose(c.options)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "attack")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if c.rlserver == "" {
+		c.rlserver = filepath.Join(dir, "rlserver")
+		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", c.rlserver, "./cmd/rlserver")
+		build.Dir = c.root
+		if text, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building rlserver: %w\n%s", err, text)
+		}
+	}
+	servers := []server{
+		{"rlserver", c.rlserver, []string{"--http-addr", ""}},
+		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}},
+	}
+	p := newPage(servers)
+	for _, a := range chosen {
+		for i, s := range servers {
+			r, err := s.fresh(ctx, dir, a, c.options)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", s.name, a.name, err)
+			}
+			fmt.Fprintf(out, "%-9s", s.name)
+			r.print(out, false)
+			p.add(a, i, r)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	if c.out == "" {
+		return nil
+	}
+	return os.WriteFile(c.out, p.bytes(), 0o644)
+}
+
+// fresh starts a server, has it attacked, and ends it.
+func (s server) fresh(ctx context.Context, dir string, a attack, o options) (r result, err error) {
+	home, err := os.MkdirTemp(dir, s.name)
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(home)
+	port, err := freePort()
+	if err != nil {
+		return r, err
+	}
+	var said bytes.Buffer
+	cmd := exec.Command(s.path, append([]string{"--port", strconv.Itoa(port), "--dir", home, "--requirepass", secret}, s.args...)...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us; we end it
+	if err := cmd.Start(); err != nil {
+		return r, err
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	var t *target
+	for end := time.Now().Add(answerWithin); ; {
+		if t, err = reach(addr, secret, cmd.Process.Pid); err == nil {
+			return t.suffer(ctx, a, o), nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return r, errors.Join(fmt.Errorf("it does not come up: %s", said.Bytes()), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freePort is a port of this machine that nobody listened on a moment ago.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
