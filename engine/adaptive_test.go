@@ -184,7 +184,11 @@ func (r *adaptiveRows) run(call string) (string, error) {
 
 // TestAdaptiveLaws holds random reports to what must be so of any search.
 func TestAdaptiveLaws(t *testing.T) {
-	for seed := range uint64(2000) {
+	seeds := uint64(2000)
+	if testing.Short() {
+		seeds = 200
+	}
+	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 7))
 		a := randomAdaptive(random)
 		now := rowsEpoch
@@ -254,7 +258,7 @@ func TestAdaptiveBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	for range 100_000 {
+	for range 20_000 {
 		b := bytes.Clone(good)
 		for range 1 + random.IntN(3) {
 			b[random.IntN(len(b))] ^= 1 << random.IntN(8)
