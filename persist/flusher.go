@@ -15,6 +15,7 @@ type schedule struct {
 	sealedAt  time.Time
 	journalAt time.Time // of the oldest round in the journal
 	figuresAt time.Time
+	memoryAt  time.Time
 	droppedAt time.Time // when the feed was last looked at for dropping a round
 
 	retryAt     time.Time // while writing fails: when to look next
@@ -150,6 +151,9 @@ func (d *DB) step() {
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
 		err = d.takeFigures(now)
 	}
+	if err == nil && now.Sub(s.memoryAt) >= memoryEvery {
+		err = d.takeMemory(now)
+	}
 	if err != nil {
 		d.fail(err)
 	}
@@ -248,4 +252,26 @@ func (d *DB) takeFigures(now time.Time) error {
 		d.status.keep(func(f *figures) { f.diskBytes, f.walBytes = disk, wal })
 		return nil
 	})
+}
+
+// takeMemory looks how much memory is in use for writing.
+func (d *DB) takeMemory(now time.Time) error {
+	d.schedule.memoryAt = now
+	merge := 0
+	if d.merging != nil {
+		merge = len(d.merging.seen) * seenBytes
+	}
+	return d.h.run(func(db *pebble.DB) error {
+		m := db.Metrics()
+		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge)
+		d.status.keep(func(f *figures) { f.memory = memory })
+		return nil
+	})
+}
+
+// Memory returns the bytes of memory that writing to disk took when it was last looked at, at most a second or so ago.
+func (d *DB) Memory() int64 {
+	d.status.mu.Lock()
+	defer d.status.mu.Unlock()
+	return d.status.figures.memory
 }

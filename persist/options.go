@@ -95,8 +95,11 @@ const (
 	sealEvery = 250 * time.Millisecond
 	// urgentGap is the least time from one round to the next that nobody waits for.
 	urgentGap = 20 * time.Millisecond
-	// figuresEvery is how often the size on disk is asked of Pebble.
+	// figuresEvery is how often the size on disk is asked of Pebble, and memoryEvery how often at most that in memory, which takes 10 us.
 	figuresEvery = 10 * time.Second
+	memoryEvery  = time.Second
+	// seenBytes is what a key takes that a merge remembers, in bytes.
+	seenBytes = 40
 	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is looked at every retryFirst
 	// and tried at once when there seems to be room.
 	retryFirst = time.Second

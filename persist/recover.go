@@ -17,6 +17,7 @@ func (d *DB) fail(err error) {
 		d.schedule.retryPause = 0
 	}
 	d.failed(err)
+	d.status.keep(func(f *figures) { f.memory = 0 })
 	h.abandon()
 }
 

@@ -27,6 +27,7 @@ type Stats struct {
 	Rewrites     uint64  `metric:"store_rewrites_total" type:"counter" help:"Times everything was written anew, because writing had failed or rounds had been dropped to save memory."`
 	DiskBytes    uint64  `metric:"disk_bytes" type:"gauge" help:"Size of the store on disk, bytes; asked every 10 s." info:"Persistence:rl_disk_bytes"`
 	LogBytes     uint64  `metric:"disk_log_bytes" type:"gauge" help:"Size of Pebble's write-ahead log, bytes; asked every 10 s."`
+	Memory       int64   `metric:"store_memory_bytes" type:"gauge" help:"Memory that the store on disk takes for tables not yet written, its cache and a merge, bytes; asked every second." info:"Memory:rl_store_memory"`
 	DiskSlow     uint64  `metric:"disk_slow_total" type:"counter" help:"Disk operations that took longer than 5 s, counted again as they go on." info:"Persistence:rl_disk_slow"`
 	Background   uint64  `metric:"disk_background_errors_total" type:"counter" help:"Errors in Pebble's background work."`
 	Corruptions  uint64  `metric:"disk_corruptions_total" type:"counter" help:"Damaged files that Pebble met."`
@@ -55,7 +56,7 @@ func (d *DB) Stats() Stats {
 		Durability: d.o.Mode.String(), CleanStart: !f.unclean,
 		Rounds: f.rounds, Failures: f.failures, Entries: f.changes, Bytes: f.bytes,
 		LastEntries: int64(f.lastEntries), LastDuration: f.lastTook.Seconds(), MaxDuration: f.maxTook.Seconds(),
-		Merges: f.merges, Generation: f.generation, Rewrites: f.generations, DiskBytes: f.diskBytes, LogBytes: f.walBytes,
+		Merges: f.merges, Generation: f.generation, Rewrites: f.generations, DiskBytes: f.diskBytes, LogBytes: f.walBytes, Memory: f.memory,
 		DiskSlow: d.site.slow.Load(), Background: d.site.backgroundErrors.Load(), Corruptions: d.site.corruptions.Load(),
 		LoadSeconds: f.loadTook.Seconds(), LoadKeys: int64(f.loadKeys), LoadDropped: int64(f.loadDropped),
 	}

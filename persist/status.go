@@ -42,6 +42,7 @@ type figures struct {
 	lastSave                      time.Time // wall clock
 	diskBytes                     uint64
 	walBytes                      uint64
+	memory                        int64
 	merges                        uint64
 	unclean                       bool
 	loadTook                      time.Duration
