@@ -307,6 +307,7 @@ func TestEnds(t *testing.T) {
 		{"negative length", "*1\r\n$-1\r\n", "-" + errBulkLen + "\r\n"},
 		{"argument too long", "*2\r\n$4\r\nECHO\r\n$600000\r\n", "-" + errBulkLen + "\r\n"},
 		{"line without end", strings.Repeat("x", maxInline), "-" + errInlineTooBig + "\r\n"},
+		{"TLS", "\x16\x03\x01\x02", "-" + errTLSHere + "\r\n"},
 		{"http", "POST / HTTP/1.1\r\nHost: x\r\n\r\n", ""},
 	} {
 		t.Run(e.name, func(t *testing.T) {

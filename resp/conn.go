@@ -24,8 +24,10 @@ type conn struct {
 func (c *conn) start() {
 	go func() {
 		defer c.srv.done.Done()
-		c.begin(c.nc, time.Now())
-		for c.step() {
+		if c.srv.handshake(c.nc) {
+			c.begin(c.nc, time.Now())
+			for c.step() {
+			}
 		}
 		c.nc.Close()
 		c.srv.forget(c)
@@ -110,4 +112,4 @@ func (c *conn) drain(by time.Time) {
 	c.nc.SetReadDeadline(by)
 }
 
-func (c *conn) cut() { c.nc.Close() }
+func (c *conn) cut() { raw(c.nc).Close() }

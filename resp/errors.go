@@ -25,6 +25,7 @@ const (
 	errNoKeyArgs     = "ERR The command has no key arguments"
 	errBadKeyArgs    = "ERR Invalid number of arguments specified for command"
 	errShutdownArgs  = "ERR syntax error: SHUTDOWN takes NOSAVE, SAVE, NOW or FORCE"
+	errNotTLS        = "ERR this port speaks TLS only"
 	errInternal      = "ERR internal error, this connection is closed"
 	errDenied        = "DENIED rlserver runs in protected mode: no password is set, so only clients on this machine are answered. " +
 		"To answer others, set a password (requirepass in the config file, --requirepass, or CONFIG SET requirepass from this machine), " +
@@ -41,6 +42,7 @@ const (
 	errArgCountAuth  = "ERR Protocol error: unauthenticated multibulk length"
 	errBulkLen       = "ERR Protocol error: invalid bulk length"
 	errBulkLenAuth   = "ERR Protocol error: unauthenticated bulk length"
+	errTLSHere       = "ERR Protocol error: this is a TLS handshake, and TLS is not spoken on this port"
 	errCommandTooBig = "ERR Protocol error: command exceeds the largest accepted size"
 )
 

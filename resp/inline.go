@@ -5,6 +5,9 @@ import "bytes"
 // inline reads one line typed by a person: words apart by blanks or tabs, with
 // Redis's quoting ("\x41\n" and 'it\'s'), ended by LF or CRLF.
 func (p *parser) inline(buf []byte) (args [][]byte, used int, perr string) {
+	if buf[0] == tlsRecord { // it may hold no line's end, and its client would wait for an answer
+		return nil, 0, errTLSHere
+	}
 	nl := bytes.IndexByte(buf[min(p.pos, len(buf)):], '\n')
 	if nl < 0 {
 		if len(buf) >= maxInline {

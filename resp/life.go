@@ -17,7 +17,7 @@ const (
 
 // bounds are the times a server allows its clients: the constants above, or
 // shorter ones in tests.
-type bounds struct{ write, command, auth, cut time.Duration }
+type bounds struct{ write, command, auth, handshake, cut time.Duration }
 
 // carrier moves the bytes of one connection: a conn with a goroutine of its
 // own, or a sock of an event loop. Both live by the rules of life.
@@ -166,7 +166,7 @@ func (srv *Server) refuse(nc net.Conn, text string) {
 
 // keepAlive lets the kernel find peers that vanished.
 func (srv *Server) keepAlive(nc net.Conn) {
-	if tcp, ok := nc.(*net.TCPConn); ok {
+	if tcp, ok := raw(nc).(*net.TCPConn); ok {
 		every := srv.settings.Load().KeepAlive
 		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: every > 0, Idle: every, Interval: max(every/3, time.Second), Count: 3})
 	}

@@ -84,6 +84,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 		args, used, perr := s.parser.next(in[taken:], lim)
 		if perr != "" {
 			s.srv.counters.protocolErrors.Add(1)
+			s.srv.log.Debug("closing a client that does not speak the protocol", "client", s.addr, "err", perr)
 			s.fail(perr)
 			s.act = actionClose
 			break

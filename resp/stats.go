@@ -33,6 +33,7 @@ type counters struct {
 	authFailures   atomic.Uint64
 	deniedCommands atomic.Uint64
 	deniedKeys     atomic.Uint64
+	tlsFailures    atomic.Uint64
 	panics         atomic.Uint64
 	timeouts       atomic.Uint64
 	clamped        atomic.Uint64
@@ -126,6 +127,7 @@ type Stats struct {
 	AuthFailures   uint64    `metric:"auth_failures_total" type:"counter" help:"Wrong passwords." info:"Stats:acl_access_denied_auth"`
 	DeniedCommands uint64    `metric:"commands_not_permitted_total" type:"counter" help:"Commands refused because the user may not run them." info:"Stats:acl_access_denied_cmd"`
 	DeniedKeys     uint64    `metric:"keys_not_permitted_total" type:"counter" help:"Commands refused because the user may not access a key." info:"Stats:acl_access_denied_key"`
+	TLSFailures    uint64    `metric:"tls_handshake_failures_total" type:"counter" help:"Connections to the TLS port that ended before they were one." info:"Stats:rl_tls_failures"`
 	Panics         uint64    `metric:"handler_panics_total" type:"counter" help:"Connections closed by a fault of the server." info:"Stats:rl_handler_panics"`
 	Timeouts       uint64    `metric:"client_timeouts_total" type:"counter" help:"Connections closed for silence, or for not reading." info:"Stats:rl_client_timeouts"`
 	Allowed        uint64    `metric:"allowed_total" type:"counter" help:"Decisions that allowed." info:"Limiter:rl_allowed"`
@@ -158,7 +160,7 @@ func (srv *Server) Stats() Stats {
 	st := Stats{
 		Connections: srv.connections(), MaxClients: int64(srv.settings.Load().MaxClients),
 		Accepted: t.accepted.Load(), Refused: t.refused.Load(), AcceptErrors: t.acceptErrors.Load(),
-		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(),
+		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(), TLSFailures: t.tlsFailures.Load(),
 		AuthFailures: t.authFailures.Load(), DeniedCommands: t.deniedCommands.Load(), DeniedKeys: t.deniedKeys.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
 		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
 	}
@@ -199,7 +201,7 @@ func (srv *Server) resetStats() {
 	for i := range t.hist {
 		t.hist[i].Store(0)
 	}
-	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.acceptErrors, &t.protocolErrors, &t.httpRequests,
+	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.acceptErrors, &t.protocolErrors, &t.httpRequests, &t.tlsFailures,
 		&t.authFailures, &t.deniedCommands, &t.deniedKeys, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
 		n.Store(0)
 	}

@@ -57,6 +57,26 @@ func integer(lo, hi int, at func(*Values) *int) kind {
 	}
 }
 
+// octal is a mode of a file.
+func octal(hi int, at func(*Values) *int) kind {
+	return kind{
+		shape:  fmt.Sprintf("0..%o", hi),
+		expect: fmt.Sprintf("a mode of a file, octal, from 0 to %o", hi),
+		parse: func(v *Values, text string) error {
+			n, err := strconv.ParseUint(text, 8, 32)
+			if err != nil {
+				return errors.New("argument couldn't be parsed as an octal number")
+			}
+			if n > uint64(hi) {
+				return fmt.Errorf("argument must be between 0 and %o inclusive", hi)
+			}
+			*at(v) = int(n)
+			return nil
+		},
+		format: func(v *Values) string { return strconv.FormatInt(int64(*at(v)), 8) },
+	}
+}
+
 func powerOfTwo(hi int, at func(*Values) *int) kind {
 	k := integer(0, hi, at)
 	k.expect = fmt.Sprintf("0 or a power of two up to %d", hi)

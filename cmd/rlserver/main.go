@@ -49,6 +49,9 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		if err == nil {
 			_, err = readACLFile(inv.config.Values().ACLFile)
 		}
+		if err == nil {
+			_, err = readCertificates(inv.config.Values())
+		}
 		if err != nil {
 			fmt.Fprintf(stderr, "rlserver: %v\n", err)
 			return exitBadUsage
@@ -70,7 +73,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	return serve(inv.config, log, stdout, stderr)
 }
 
-// serve runs a node until a signal or SHUTDOWN ends it. SIGHUP has it read the limits-file again.
+// serve runs a node until a signal or SHUTDOWN ends it. SIGHUP has it read the limits-file and the TLS files again.
 func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -80,7 +83,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	n, err := startNode(config, clock, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
-		if errors.As(err, new(limitsFault)) || errors.As(err, new(resp.UserFaults)) {
+		if errors.As(err, new(limitsFault)) || errors.As(err, new(tlsFault)) || errors.As(err, new(resp.UserFaults)) {
 			return exitBadUsage
 		}
 		return exitFailed
@@ -102,12 +105,13 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// untilStop reads the limits-file at each hangup, until a signal or SHUTDOWN asks for the end; saving says whether to write then.
+// untilStop reads the limits-file and the TLS files at each hangup, until a signal or SHUTDOWN asks for the end; saving says whether to write then.
 func (n *node) untilStop(signals, hangups <-chan os.Signal) (saving bool) {
 	for {
 		select {
 		case <-hangups:
 			n.reloadLimits()
+			n.reloadCertificates()
 		case sig := <-signals:
 			n.log.Info("stopping", "signal", sig.String())
 			return true

@@ -39,9 +39,11 @@ type node struct {
 	db      *persist.DB
 	srv     *resp.Server
 	web     *http.Server
-	addrs   []string  // where clients are answered
-	webAddr string    // where metrics are served; empty = nowhere
-	asked   chan bool // SHUTDOWN came: whether to save
+	doors   []door
+	certs   *certificates // nil = no TLS
+	addrs   []string      // where clients are answered
+	webAddr string        // where metrics are served; empty = nowhere
+	asked   chan bool     // SHUTDOWN came: whether to save
 	loaded  persist.LoadInfo
 	ready   atomic.Bool
 	stopped chan struct{} // closed by stop: ends the sweeper
@@ -70,29 +72,34 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	logUsers(v, users, log)
 	skew := v.MaxClockSkew.Milliseconds()
 	n := &node{config: config, clock: clock, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
+	if n.certs, err = readCertificates(v); err != nil {
+		return nil, err
+	}
+	if n.certs != nil {
+		n.certs.log(log)
+	}
 	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted})
 	feed := n.store.NewFeed()
 	n.db, err = persist.Open(persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	listeners, err := listen(v)
-	if err != nil {
+	if n.doors, err = openDoors(v, n.certs); err != nil {
 		return nil, errors.Join(err, n.db.Close())
 	}
-	for _, l := range listeners {
-		n.addrs = append(n.addrs, l.Addr().String())
+	for _, d := range n.doors {
+		n.addrs = append(n.addrs, d.Addr().String())
 	}
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
-		Version: version, Port: port(listeners), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
+		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
 	})
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
 		return nil
 	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "shutdown-timeout")
-	for _, l := range listeners {
-		go n.srv.Serve(l)
+	for _, d := range n.doors {
+		go n.srv.Serve(d)
 	}
 	if err := n.startWeb(v.HTTPAddr); err != nil {
 		return nil, errors.Join(err, n.abandon())
@@ -112,36 +119,6 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	n.ready.Store(true)
 	go n.sweep()
 	return n, nil
-}
-
-// listen opens the addresses of bind.
-func listen(v Values) ([]net.Listener, error) {
-	var all []net.Listener
-	for _, a := range v.Listen() {
-		l, err := net.Listen(a.Network, a.Address)
-		if err != nil && a.Optional {
-			continue
-		}
-		if err != nil {
-			for _, l := range all {
-				l.Close()
-			}
-			return nil, fmt.Errorf("cannot listen on %s: %w (another server on this port? --port chooses a different one)", a.Address, err)
-		}
-		all = append(all, l)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("none of the addresses of bind is there to listen on")
-	}
-	return all, nil
-}
-
-// port is the port of the first listener.
-func port(listeners []net.Listener) int {
-	if tcp, ok := listeners[0].Addr().(*net.TCPAddr); ok {
-		return tcp.Port
-	}
-	return 0
 }
 
 // settings are the options as sessions obey them.
@@ -256,17 +233,16 @@ func (n *node) abandon() error {
 func (n *node) banner() string {
 	v := n.config.Values()
 	var b strings.Builder
-	fmt.Fprintf(&b, "rlserver %s is ready on %s\n", fullVersion(), strings.Join(n.addrs, ", "))
+	var shown []string
+	for _, d := range n.doors {
+		shown = append(shown, d.String())
+	}
+	fmt.Fprintf(&b, "rlserver %s is ready on %s\n", fullVersion(), strings.Join(shown, ", "))
 	fmt.Fprintf(&b, "  data      %s, durability %s%s\n", v.Dir, v.Durability, n.loadedText())
 	if n.webAddr != "" {
 		fmt.Fprintf(&b, "  metrics   http://%s/metrics\n", n.webAddr)
 	}
-	host, p, _ := net.SplitHostPort(n.addrs[0])
-	where := " -p " + p
-	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() && !ip.IsUnspecified() {
-		where = " -h " + host + where
-	}
-	fmt.Fprintf(&b, "  try       redis-cli%s RL.ACQUIRE user:1 1/m 10\n", where)
+	fmt.Fprintf(&b, "  try       redis-cli%s RL.ACQUIRE user:1 1/m 10\n", n.doors[0].cli())
 	return b.String()
 }
 

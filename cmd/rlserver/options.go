@@ -13,7 +13,14 @@ import (
 // after that they are only read.
 type Values struct {
 	Bind             []string
-	Port             int
+	Port             int    // see plain
+	TLSPort          int    // 0: no TLS
+	TLSCertFile      string // PEM, as the next two
+	TLSKeyFile       string
+	TLSCACertFile    string // empty: none
+	TLSAuthClients   string // yes, optional or no: see authClients
+	UnixSocket       string // path; empty: none
+	UnixSocketPerm   int    // its mode; 0: what the umask leaves
 	Dir              string
 	Durability       string // interval or shutdown
 	SnapshotInterval time.Duration
@@ -58,8 +65,22 @@ const (
 var options = []option{
 	{name: "bind", def: "127.0.0.1", help: "where to listen; * all IPv4, ::* all IPv6, -ADDR may be missing",
 		kind: addresses(func(v *Values) *[]string { return &v.Bind })},
-	{name: "port", def: "6390", help: "TCP port of the Redis protocol; 0 takes any free one",
+	{name: "port", def: "6390", help: "TCP port; 0: none with tls-port or unixsocket, else any free one",
 		kind: integer(0, 65535, func(v *Values) *int { return &v.Port })},
+	{name: "tls-port", def: "0", help: "TCP port where TLS is spoken; 0: none",
+		kind: integer(0, 65535, func(v *Values) *int { return &v.TLSPort })},
+	{name: "tls-cert-file", def: "", help: "certificate of the server, PEM; SIGHUP reads the TLS files again",
+		kind: optionalPath(func(v *Values) *string { return &v.TLSCertFile })},
+	{name: "tls-key-file", def: "", help: "its private key, PEM",
+		kind: optionalPath(func(v *Values) *string { return &v.TLSKeyFile })},
+	{name: "tls-ca-cert-file", def: "", help: "certificates of who signs the clients', PEM",
+		kind: optionalPath(func(v *Values) *string { return &v.TLSCACertFile })},
+	{name: "tls-auth-clients", def: "yes", help: "clients need a certificate, may have one, or are not asked",
+		kind: enum(func(v *Values) *string { return &v.TLSAuthClients }, "yes", "no", "optional")},
+	{name: "unixsocket", def: "", help: "path of a unix socket to listen on as well; empty: none",
+		kind: optionalPath(func(v *Values) *string { return &v.UnixSocket })},
+	{name: "unixsocketperm", def: "0", help: "its mode, such as 770; 0: what the umask leaves",
+		kind: octal(0o777, func(v *Values) *int { return &v.UnixSocketPerm })},
 	{name: "dir", def: "./rlserver-data", help: "directory of the data, made if missing",
 		kind: path(func(v *Values) *string { return &v.Dir })},
 	{name: "durability", def: "interval", help: "write each snapshot-interval, or at SAVE and shutdown only",
@@ -173,8 +194,11 @@ type listenAddress struct {
 	Optional         bool // bind said -ADDR: an address that this machine does not have is no error
 }
 
-// Listen resolves bind and port into what to listen on. An IPv4 address never brings IPv6 along, nor the reverse.
-func (v *Values) Listen() []listenAddress {
+// plain says whether there is a port without TLS. Port 0 means none where there is another way in, as in Redis.
+func (v *Values) plain() bool { return v.Port != 0 || v.TLSPort == 0 && v.UnixSocket == "" }
+
+// Listen resolves bind and a port into what to listen on. An IPv4 address never brings IPv6 along, nor the reverse.
+func (v *Values) Listen(port int) []listenAddress {
 	var all []listenAddress
 	for _, word := range v.Bind {
 		host, optional := strings.CutPrefix(word, "-")
@@ -189,7 +213,7 @@ func (v *Values) Listen() []listenAddress {
 		case err == nil:
 			network = "tcp6"
 		}
-		all = append(all, listenAddress{network, net.JoinHostPort(host, strconv.Itoa(v.Port)), optional})
+		all = append(all, listenAddress{network, net.JoinHostPort(host, strconv.Itoa(port)), optional})
 	}
 	return all
 }

@@ -138,7 +138,7 @@ func TestListen(t *testing.T) {
 		{"tcp6", "[::1]:6390", true},
 		{"tcp", "localhost:6390", false},
 	}
-	if got := v.Listen(); !slices.Equal(got, want) {
+	if got := v.Listen(v.Port); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
