@@ -21,6 +21,7 @@ type noDisk struct{}
 func (noDisk) Save() uint64      { return 1 }
 func (noDisk) Wait(uint64) error { return nil }
 func (noDisk) LastSave() int64   { return 0 }
+func (noDisk) Urgent() uint64    { return 1 }
 
 type noOptions struct{}
 

@@ -329,6 +329,7 @@ func rlPenalize(s *Session, args [][]byte) {
 		if !s.put(&tx, key, lim.Algorithm, state, d.ResetAfter) {
 			return
 		}
+		s.srv.durability.Urgent() // an upstream's refusal is not forgotten with the interval
 		old = state
 	}
 	if until := s.pausedUntil(&lim); until > now {

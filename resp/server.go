@@ -21,6 +21,9 @@ type Durability interface {
 	// Save asks for a round now and returns the one that will hold everything
 	// changed before the call.
 	Save() (round uint64)
+	// Urgent asks for a round soon, for a change that should not wait for the
+	// interval, and does not wait either.
+	Urgent() (round uint64)
 	// Wait returns when the round is durable, or with the reason it is not.
 	Wait(round uint64) error
 	// LastSave is the Unix time, in seconds, up to which the disk was brought.

@@ -298,6 +298,22 @@ func TestKillAfterInterval(t *testing.T) {
 	}
 }
 
+// TestKillAfterPenalty: a penalty starts a round of its own and does not wait for
+// the interval.
+func TestKillAfterPenalty(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := start(t, dir, "--snapshot-interval", "1h")
+	c := dial(t, p.addr)
+	c.do("RL.PENALIZE", "penalized", killLimit, "1000000", "30d")
+	p.await("the penalty to be on disk", func() bool { return infoInt(t, c, "rl_rounds") > 0 })
+	p.kill()
+	p = start(t, dir, "--snapshot-interval", "1h")
+	if got := left(t, p.addr, "penalized"); got != 0 {
+		t.Errorf("%d tokens after the restart, want the penalty", got)
+	}
+}
+
 // TestKillWhileStarting: a server killed again and again as it comes up loses
 // nothing.
 func TestKillWhileStarting(t *testing.T) {

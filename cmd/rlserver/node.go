@@ -177,6 +177,12 @@ func (n *node) load(skew int64) (err error) {
 			n.log.Info("loading", "keys", loaded)
 		}
 	})
+	if n.loaded.Warning != "" {
+		n.log.Warn(n.loaded.Warning)
+	}
+	if err == nil && !n.loaded.Clean {
+		n.log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", "saved_at", n.loaded.SavedAt.UTC().Format(time.RFC3339Nano))
+	}
 	return err
 }
 
