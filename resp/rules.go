@@ -123,20 +123,23 @@ func (r *rights) addKeys(rule string) error {
 		return errRule
 	case len(glob) > maxPattern:
 		return errRuleLong
-	case glob == "*" && a == accessAll:
-		r.allKeys, r.keys = true, nil
-		return nil
-	case r.allKeys:
+	case r.allKeys && (glob != "*" || a != accessAll):
 		return errRuleKeys
 	}
-	if i := slices.IndexFunc(r.keys, func(p keyPattern) bool { return p.glob == glob }); i >= 0 {
-		r.keys[i].access |= a
-		return nil
+	i := slices.IndexFunc(r.keys, func(p keyPattern) bool { return p.glob == glob })
+	if i >= 0 {
+		a |= r.keys[i].access
 	}
-	if len(r.keys) == maxKeyPatterns {
+	switch {
+	case glob == "*" && a == accessAll:
+		r.allKeys, r.keys = true, nil
+	case i >= 0:
+		r.keys[i].access = a
+	case len(r.keys) == maxKeyPatterns:
 		return fmt.Errorf("a user has at most %d patterns of keys", maxKeyPatterns)
+	default:
+		r.keys = append(r.keys, keyPattern{glob, a})
 	}
-	r.keys = append(r.keys, keyPattern{glob, a})
 	return nil
 }
 
@@ -178,8 +181,11 @@ func (r *rights) addChannels(glob string) error {
 	return nil
 }
 
+// blanks part the words of a line of the aclfile.
+const blanks = " \t\n\v\f\r"
+
 // oneWord says whether a text can stand as a word on a line of the aclfile.
-func oneWord(text string) bool { return !strings.ContainsAny(text, " \t\n\v\f\r\x00") }
+func oneWord(text string) bool { return !strings.ContainsAny(text, blanks+"\x00") }
 
 // commands is +@all and -@all.
 func (r *rights) commands(t *table, in bool) {

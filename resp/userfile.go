@@ -38,7 +38,7 @@ func ParseUsers(file, text string) (*UserFile, error) {
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
-		for _, fault := range f.line(t, strings.TrimSpace(line)) {
+		for _, fault := range f.line(t, line) {
 			faults = append(faults, fmt.Sprintf("%s:%d: %s", file, number, fault))
 		}
 		if len(faults) > maxUserFaults {
@@ -54,7 +54,7 @@ func ParseUsers(file, text string) (*UserFile, error) {
 
 // line reads one line and tells all that is wrong with it.
 func (f *UserFile) line(t *table, line string) (faults []string) {
-	words := strings.Fields(line)
+	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(blanks, r) })
 	switch {
 	case len(words) == 0:
 		return nil
