@@ -13,7 +13,8 @@ import (
 const (
 	resetTurnKeys = 1024    // keys looked at in one turn
 	resetTurnNs   = 500_000 // a turn ends after this, ns
-	resetStepKeys = 16      // keys looked at between two looks at the clock
+	resetStepKeys = 16      // keys looked at between two looks at the clock, with a short pattern
+	shortPattern  = 64      // bytes; matching takes a time that grows with pattern times key
 	maxPattern    = 1 << 10 // bytes of a pattern, as long as the longest key
 )
 
@@ -65,7 +66,10 @@ type resetMatch struct {
 
 // turn looks at some keys and answers when it has seen the last one.
 func (r *resetMatch) turn(s *Session) (done bool) {
-	began := s.srv.clock.NowNs()
+	began, most := s.srv.clock.NowNs(), resetStepKeys
+	if len(r.pattern) > shortPattern {
+		most = 1
+	}
 	for looked := 0; looked < resetTurnKeys && s.srv.clock.NowNs()-began < resetTurnNs; {
 		if len(r.batch) == 0 {
 			if !r.more {
@@ -75,7 +79,7 @@ func (r *resetMatch) turn(s *Session) (done bool) {
 			r.batch, r.more = r.walk.Next()
 			looked++ // a batch may be empty
 		}
-		step := r.batch[:min(len(r.batch), resetStepKeys)]
+		step := r.batch[:min(len(r.batch), most)]
 		r.batch = r.batch[len(step):]
 		looked += len(step)
 		r.forget(s, step)

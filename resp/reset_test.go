@@ -67,3 +67,32 @@ func BenchmarkResetMatchTurn(b *testing.B) {
 		c.s.Feed(in)
 	}
 }
+
+// tickingClock goes on by a step each time it is read.
+type tickingClock struct{ ns *int64 }
+
+func (c tickingClock) NowNs() int64 {
+	*c.ns += resetTurnNs / 5
+	return 1767225600e9 + *c.ns
+}
+
+// A long pattern may take milliseconds to match a long key, so a turn looks at
+// the clock after each key.
+func TestResetMatchLongPattern(t *testing.T) {
+	const keys, perTurn = 100, 5
+	for _, pattern := range []string{strings.Repeat("*a", 500) + "b", strings.Repeat("*", shortPattern+1)} {
+		srv := newTestServer(tickingClock{new(int64)})
+		c := newTalker(t, srv)
+		for i := range keys {
+			c.ints(fmt.Sprintf("RL.ACQUIRE %s%d 1 2", strings.Repeat("a", 1000), i))
+		}
+		c.s.Feed(frame("RL.RESET", "MATCH", pattern))
+		turns := 1
+		for ; c.s.full; turns++ {
+			c.s.Feed(nil)
+		}
+		if least := keys / perTurn; turns < least {
+			t.Errorf("%.20s: done in %d turns, want at least %d", pattern, turns, least)
+		}
+	}
+}
