@@ -22,7 +22,7 @@ const (
 	// settle is how long a server has after an attack until its memory is looked at last.
 	settle = 500 * time.Millisecond
 	// deadlines is how long an attack lasts that waits for deadlines of 10 s to be kept.
-	deadlines = 13 * time.Second
+	deadlines = 15 * time.Second
 )
 
 // attack is one way to be hostile.
@@ -52,12 +52,17 @@ type result struct {
 	Before, Peak, After int64 // RSS, bytes
 	CPU                 int64 // ms that the server used
 	Seconds             float64
-	Clients             int
-	Opened, Closed      int64 // connections, and those that the server ended
-	Sent                int64 // bytes
 	Witness             testimony
-	Notes               []string `json:",omitempty"`
 	Alive               bool
+	report
+}
+
+// report is what an attacker tells.
+type report struct {
+	Clients        int
+	Opened, Closed int64    // connections, and those that the server ended
+	Sent           int64    // bytes
+	Notes          []string `json:",omitempty"`
 }
 
 // suffer has the server attacked.
@@ -72,20 +77,18 @@ func (t *target) suffer(ctx context.Context, a attack, o options) result {
 		r.Notes = append(r.Notes, err.Error())
 		return r
 	}
-	ctx, cancel := context.WithTimeout(ctx, lasts)
-	defer cancel()
-	s := &strike{target: t, ctx: ctx, clients: max(1, int(float64(a.clients)*o.scale)), scale: o.scale}
 	began, cpu := time.Now(), t.cpu()
 	over := make(chan struct{})
 	sampled := make(chan int64)
 	go func() { sampled <- t.peak(over) }()
-	a.run(s)
+	r.report, err = t.strike(ctx, assault{Addr: t.addr, Password: t.password, Pid: t.pid, Attack: a.name, Scale: o.scale, Lasts: lasts})
+	if err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	r.Seconds, r.CPU = time.Since(began).Seconds(), (t.cpu() - cpu).Milliseconds()
 	r.Witness = w.dismiss()
 	close(over)
 	r.Peak = max(r.Before, <-sampled)
-	r.Seconds, r.CPU = time.Since(began).Seconds(), (t.cpu() - cpu).Milliseconds()
-	r.Clients, r.Opened, r.Closed, r.Sent = s.clients, s.counts.opened.Load(), s.counts.closed.Load(), s.counts.sent.Load()
-	r.Notes = s.notes
 	time.Sleep(settle)
 	r.Alive = t.alive()
 	r.After = t.rss()

@@ -19,7 +19,7 @@ import (
 // own, so that the attacker's work does not count as the server's. It asks a control by turns, too: a process that
 // only echoes. What the control takes is what the machine, busy with the attack, takes from everybody.
 
-// roleVar in the environment makes this program a child: a control, or a witness.
+// roleVar in the environment makes this program a child: a control, a witness or an attacker.
 const roleVar = "RL_ATTACK_ROLE"
 
 // asksEvery is the pause between two questions of a witness.
@@ -37,8 +37,11 @@ type testimony struct {
 type order struct{ Addr, Password string }
 
 func play(role string) error {
-	if role == "control" {
+	switch role {
+	case "control":
 		return control()
+	case "attacker":
+		return attacker()
 	}
 	return witness()
 }
