@@ -1,7 +1,7 @@
 # `make test` is the one test command: it installs what the tests need and runs
 # everything.
 
-.PHONY: test check bench compare soak tools
+.PHONY: test check bench compare soak attack tools
 
 test: tools
 	go vet ./...
@@ -24,6 +24,19 @@ check:
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	go test -race -short ./...
 	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime 20s
+	go test ./resp -run '^$$' -fuzz FuzzSession -fuzztime 20s
+	go test ./resp -run '^$$' -fuzz FuzzReader -fuzztime 20s
+
+# What takes long: fuzzing for minutes, and attacks at full strength.
+SOAK = 5m
+soak:
+	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime $(SOAK)
+	go test ./resp -run '^$$' -fuzz FuzzSession -fuzztime $(SOAK)
+	go test ./resp -run '^$$' -fuzz FuzzReader -fuzztime $(SOAK)
+
+# What attacks cost, beside a real Redis, into attack/results.md: five minutes.
+attack: tools
+	go run ./attack compare -o attack/results.md
 
 bench:
 	cd bench && go run . -o results.md
