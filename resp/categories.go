@@ -33,7 +33,11 @@ var categories = []category{
 	{"slow", func(c *command) bool { return c.flags&flagFast == 0 }},
 	{"blocking", never},
 	{"dangerous", func(c *command) bool { return c.flags&flagAdmin != 0 || c.isAlso("dangerous") }},
-	{"connection", func(c *command) bool { return c.group == "connection" && c.subs == nil || c.isAlso("connection") }},
+	// What a client says of its own connection. Redis has what is done to others
+	// in here too, CLIENT KILL and its like; those are for operators alone.
+	{"connection", func(c *command) bool {
+		return c.group == "connection" && c.subs == nil && c.flags&flagAdmin == 0 || c.isAlso("connection")
+	}},
 	{"transaction", never},
 	{"scripting", never},
 	// What an application needs that asks for decisions. Limits of others are

@@ -16,16 +16,21 @@ type conn struct {
 	life
 	nc       net.Conn
 	in       inbox
-	readable time.Time    // the read deadline in force; zero = none
-	writable time.Time    // the write deadline in force
-	draining atomic.Int64 // Unix ns until which a stopping server still reads; 0 = it does not stop
+	readable time.Time     // the read deadline in force; zero = none
+	writable time.Time     // the write deadline in force
+	draining atomic.Int64  // Unix ns until which a stopping server still reads; 0 = it does not stop
+	bell     chan struct{} // rings for a connection that rests; holds one ring
+}
+
+func (srv *Server) newConn(nc net.Conn) *conn {
+	return &conn{life: srv.newLife(nc), nc: nc, bell: make(chan struct{}, 1)}
 }
 
 func (c *conn) start() {
 	go func() {
 		defer c.srv.done.Done()
 		if c.srv.handshake(c.nc) {
-			c.begin(c.nc, time.Now())
+			c.waits(time.Now(), false)
 			for c.step() {
 			}
 		}
@@ -38,12 +43,15 @@ func (c *conn) start() {
 // nothing, it reads on. It returns false when the connection is over.
 func (c *conn) step() bool {
 	c.in.drop(c.feed(c.in.buf))
-	if len(c.s.Output()) > 0 && !c.flush() {
+	if (len(c.s.Output()) > 0 || c.s.delay > 0) && !c.flush() {
 		return false
 	}
 	switch c.verdict() {
 	case over:
 		return false
+	case rest:
+		<-c.bell
+		return c.draining.Load() == 0
 	case feedOn, feedLater: // the scheduler gives others their turn
 		return true
 	}
@@ -110,6 +118,18 @@ func (c *conn) setReadDeadline() {
 func (c *conn) drain(by time.Time) {
 	c.draining.Store(by.UnixNano())
 	c.nc.SetReadDeadline(by)
+	c.wake()
 }
 
-func (c *conn) cut() { raw(c.nc).Close() }
+func (c *conn) cut() {
+	raw(c.nc).Close()
+	c.draining.CompareAndSwap(0, 1)
+	c.wake()
+}
+
+func (c *conn) wake() {
+	select {
+	case c.bell <- struct{}{}:
+	default:
+	}
+}

@@ -120,7 +120,7 @@ func quit(s *Session, args [][]byte) {
 
 // resetSession is RESET: the conversation as it was at its start.
 func resetSession(s *Session, args [][]byte) {
-	s.proto, s.name = 2, ""
+	s.proto, s.name, s.mute, s.noEvict, s.noTouch = 2, "", answered, false, false
 	s.toDefault()
 	s.status("RESET")
 }
@@ -194,15 +194,6 @@ func clientSetInfo(s *Session, args [][]byte) {
 	}
 	*to = string(args[3])
 	s.ok()
-}
-
-// clientInfo is CLIENT INFO: one line in Redis's form.
-func clientInfo(s *Session, args [][]byte) { s.verbatim(s.infoLine() + "\n") }
-
-// infoLine tells of the client what CLIENT INFO does.
-func (s *Session) infoLine() string {
-	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d db=0 resp=%d cmd=%s user=%s lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.laddr, s.name, (s.now-s.born)/1000, s.proto, s.lastCmd.full, s.user.name, s.libName, s.libVer)
 }
 
 // parseInt reads an integer in the one form that Redis takes: no sign but a

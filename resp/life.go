@@ -29,6 +29,10 @@ type carrier interface {
 	drain(by time.Time)
 	// cut ends the connection now.
 	cut()
+	// wake has a connection that rests call Feed again. srv.mu is held.
+	wake()
+	// session is the conversation that is carried.
+	session() *Session
 }
 
 // life is what rules a connection, whoever carries it: by when what must have
@@ -43,11 +47,15 @@ type life struct {
 	progress uint64    // the session's count of commands then
 }
 
-// begin starts the conversation with the peer of nc, which connected now.
-func (l *life) begin(nc net.Conn, now time.Time) {
-	l.s = l.srv.newSession(nc.RemoteAddr().String(), nc.LocalAddr().String())
-	l.waits(now, false)
+// newLife is for the peer of nc, which connected now.
+func (srv *Server) newLife(nc net.Conn) life {
+	addr, laddr, unix := peerText(nc)
+	s := srv.newSession(addr, laddr)
+	s.unix = unix
+	return life{srv: srv, s: s}
 }
+
+func (l *life) session() *Session { return l.s }
 
 // verdict is what follows a Feed, once its output is out.
 type verdict byte
@@ -56,6 +64,7 @@ const (
 	readOn    verdict = iota // what came is executed: more is needed
 	feedOn                   // the output, not the input, stopped Feed: call it again
 	feedLater                // a long command has done a turn: call Feed again after others had theirs
+	rest                     // commands wait until a pause is over: then call Feed again
 	over                     // the conversation has ended
 )
 
@@ -64,6 +73,8 @@ func (l *life) verdict() verdict {
 	switch {
 	case l.s.act == actionClose:
 		return over
+	case l.s.paused:
+		return rest
 	case l.s.turn != nil:
 		return feedLater
 	case l.s.full:

@@ -66,7 +66,7 @@ func (srv *Server) carry(nc net.Conn) carrier {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
-		return &conn{life: life{srv: srv}, nc: nc}
+		return srv.newConn(nc)
 	}
 	var to *loop
 	for _, l := range srv.loops.all {
@@ -75,10 +75,10 @@ func (srv *Server) carry(nc net.Conn) carrier {
 		}
 	}
 	if to == nil {
-		return &conn{life: life{srv: srv}, nc: nc}
+		return srv.newConn(nc)
 	}
 	to.count.Add(1)
-	return &sock{life: life{srv: srv}, nc: nc, loop: to, fd: -1, place: -1}
+	return &sock{life: srv.newLife(nc), nc: nc, loop: to, fd: -1, place: -1}
 }
 
 // loop serves many sockets with one goroutine, which alone touches all but

@@ -14,5 +14,5 @@ func (srv *Server) endLoops() {}
 
 // carry makes the carrier of a connection.
 func (srv *Server) carry(nc net.Conn) carrier {
-	return &conn{life: life{srv: srv}, nc: nc}
+	return srv.newConn(nc)
 }

@@ -84,6 +84,7 @@ type Server struct {
 	settings   atomic.Pointer[Settings]
 	loading    atomic.Bool
 	nextID     atomic.Int64
+	pause      pause
 	counters   counters
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
 	runID      string

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -24,16 +25,15 @@ const (
 // Session is one client's conversation: bytes in, bytes out. It is used by one
 // goroutine at a time and owns no socket.
 type Session struct {
-	srv    *Server
-	id     int64
-	addr   string // peer, as CLIENT INFO shows it
-	laddr  string
-	parser parser
-	out    []byte
-	act    action
-	round  uint64 // durable round the output waits for; 0 = none
-	full   bool   // Feed stopped for the output's sake or between turns, not for want of input
-	mark   int    // where in out the replies of the command at hand start
+	peer
+	identity // the owner's; others see what was last shown
+	srv      *Server
+	parser   parser
+	out      []byte
+	act      action
+	round    uint64 // durable round the output waits for; 0 = none
+	full     bool   // Feed stopped for the output's sake or between turns, not for want of input
+	mark     int    // where in out the replies of the command at hand start
 
 	turn func(*Session) (done bool) // what is left of a command that works in turns, nil = none
 
@@ -41,15 +41,11 @@ type Session struct {
 
 	delay time.Duration // the output is to go out so much later than it was made; it is not read from meanwhile
 
-	proto   int   // 2 or 3
-	user    *user // who the client is, or while it is not authed would be
-	authed  bool
-	wrong   int // wrong passwords since the last right one
-	name    string
-	libName string
-	libVer  string
-	born    int64 // server's clock, ms
-	lastCmd *command
+	authed bool
+	wrong  int      // wrong passwords since the last right one
+	cmd    *command // the command at hand, or the last one; nil = unknown to us
+	mute   mute
+	paused bool // Feed stopped because of CLIENT PAUSE: to be called again when that is over
 
 	now  int64 // server's clock at dispatch, ms
 	run  run   // figures not yet in the server's counters
@@ -63,8 +59,11 @@ const maxState = 2*engine.EntryRoom + engine.MaxNameBytes
 
 // newSession starts a conversation.
 func (srv *Server) newSession(addr, laddr string) *Session {
-	s := &Session{srv: srv, id: srv.nextID.Add(1), addr: addr, laddr: laddr, proto: 2, born: srv.clock.NowNs() / 1e6}
+	s := &Session{srv: srv, identity: identity{proto: 2}}
+	s.id, s.addr, s.laddr, s.born = srv.nextID.Add(1), addr, laddr, srv.clock.NowNs()/1e6
+	s.active.Store(s.born)
 	s.toDefault()
+	s.show()
 	return s
 }
 
@@ -74,14 +73,23 @@ func (srv *Server) newSession(addr, laddr string) *Session {
 // action is due, a reply is to come late, or a command has done a turn and others
 // are to be served before the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
-	s.conf, s.mark = s.srv.settings.Load(), len(s.out)
-	if s.turn != nil {
+	s.conf, s.mark, s.paused = s.srv.settings.Load(), len(s.out), false
+	if s.killed.Load() {
+		s.act = actionClose
+	} else if s.turn != nil {
 		s.inTurns(s.turn)
+		if s.mute != answered {
+			s.hush()
+		}
 	}
 	for s.act == actionNone && s.turn == nil && s.delay == 0 && len(s.out) < flushAt {
 		s.mark = len(s.out)
 		lim := limits{bulk: s.conf.MaxBulk, authed: s.admitted()}
-		args, used, perr := s.parser.next(in[taken:], lim)
+		next, pausing := in[taken:], s.srv.pause.kind.Load() != pauseNone
+		if pausing && len(next) > 0 && next[0] != '*' {
+			next = bytes.Clone(next[:min(len(next), maxInline)]) // parsing rewrites it, and it may have to wait as it is
+		}
+		args, used, perr := s.parser.next(next, lim)
 		if perr != "" {
 			s.srv.counters.protocolErrors.Add(1)
 			s.srv.log.Debug("closing a client that does not speak the protocol", "client", s.addr, "err", perr)
@@ -92,8 +100,16 @@ func (s *Session) Feed(in []byte) (taken int) {
 		if used == 0 {
 			break
 		}
+		if pausing && s.srv.pause.holds(s.srv.table, args) {
+			s.parser.reset()
+			s.paused = true
+			break
+		}
 		if len(args) > 0 {
 			s.dispatch(args, in[taken] != '*')
+			if s.mute != answered {
+				s.hush()
+			}
 		}
 		taken += used
 		s.progress++
@@ -144,19 +160,19 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 		return
 	}
 	c := s.srv.table.lookup(args[0])
+	s.cmd = c
 	if c == nil {
 		s.begin(nil, ns)
 		s.fail(unknownCommand(args))
 		return
 	}
-	s.lastCmd = c
 	if c.subs != nil && len(args) > 1 {
 		if c = c.sub(args[1]); c == nil {
-			s.begin(s.lastCmd, ns)
-			s.fail(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.lastCmd.name)))
+			s.begin(s.cmd, ns)
+			s.fail(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1], strings.ToUpper(s.cmd.name)))
 			return
 		}
-		s.lastCmd = c
+		s.cmd = c
 	}
 	s.begin(c, ns)
 	switch {

@@ -16,6 +16,7 @@ const (
 	queued                   // its next turn: it holds input that was not executed yet
 	writing                  // room for its output; it is not read from meanwhile
 	gated                    // its round to be durable, or its time; it is not in the epoll set meanwhile
+	resting                  // the end of a pause; it is not in the epoll set meanwhile
 	gone                     // nothing: it is closed
 )
 
@@ -39,7 +40,7 @@ type sock struct {
 // start hands the socket to its loop.
 func (c *sock) start() {
 	defer c.srv.done.Done()
-	c.begin(c.nc, time.Now())
+	c.waits(time.Now(), false)
 	fd, err := duplicate(c.nc)
 	if err != nil {
 		c.srv.counters.acceptErrors.Add(1)
@@ -58,6 +59,22 @@ func (c *sock) drain(by time.Time) {
 }
 
 func (c *sock) cut() { c.loop.post(c.close) }
+
+func (c *sock) wake() {
+	c.loop.post(func() {
+		if c.state == resting && c.expect(syscall.EPOLL_CTL_ADD, syscall.EPOLLIN) {
+			c.turn(c.in.buf)
+		}
+	})
+}
+
+// rest waits for the end of a pause. A stop does not wait for it.
+func (c *sock) rest() {
+	c.state = resting
+	if c.expect(syscall.EPOLL_CTL_DEL, 0) && !c.until.IsZero() {
+		c.loop.watch(c, c.until)
+	}
+}
 
 // arrive begins to wait for input; it is the first that the loop hears of a
 // socket, unless it is to be drained or cut already. fd is -1 if there is none.
@@ -160,6 +177,10 @@ func (c *sock) turn(in []byte) {
 		case c.state != reading:
 		case next == over:
 			c.close()
+		case next == rest:
+			c.in.keep(in)
+			c.rest()
+			return
 		case next == readOn:
 			c.in.keep(in)
 			c.await()
@@ -181,7 +202,7 @@ func (c *sock) execute(in []byte) (taken int) {
 	c.s.out = l.out[:0]
 	taken = c.feed(in)
 	switch {
-	case len(c.s.out) == 0:
+	case len(c.s.out) == 0 && c.s.delay == 0:
 	case c.s.round != 0 || c.s.delay > 0:
 		c.park()
 	case c.send(c.s.out):
@@ -278,6 +299,8 @@ func (c *sock) deadline() time.Time {
 		return nearest(c.readBy(), c.until)
 	case writing:
 		return c.writeBy
+	case resting:
+		return c.until
 	}
 	return time.Time{}
 }
@@ -287,7 +310,9 @@ func (c *sock) deadline() time.Time {
 func (c *sock) late() {
 	draining := c.state == reading && !c.until.IsZero() && !c.loop.now.Before(c.until)
 	if !draining {
-		c.srv.counters.timeouts.Add(1)
+		if c.state != resting {
+			c.srv.counters.timeouts.Add(1)
+		}
 		c.close()
 		return
 	}

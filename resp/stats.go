@@ -74,6 +74,9 @@ func (s *Session) settle() {
 	if s.run.calls == 0 {
 		return
 	}
+	s.show()
+	s.lastCmd.Store(s.cmd)
+	s.active.Store(s.now)
 	if s.run.started != 0 {
 		s.lap(s.srv.clock.NowNs())
 	}

@@ -113,17 +113,7 @@ func connectionRows() []*command {
 		{name: "reset", arity: 1, flags: always | flagNoAuth, group: "connection",
 			summary: "The connection as it was at its start.", reply: "status", run: resetSession},
 		{name: "client", arity: -2, group: "connection", summary: "About this connection.", reply: "any", run: help,
-			subs: []*command{
-				{name: "id", arity: 2, flags: about, summary: "This connection's number.", reply: "integer", run: clientID},
-				{name: "getname", arity: 2, flags: about, summary: "This connection's name.", reply: "bulk?", run: clientGetName},
-				{name: "setname", arity: 3, flags: about, summary: "Names this connection.", reply: "ok", run: clientSetName,
-					args: []arg{{name: "connection-name", kind: "string"}}},
-				{name: "setinfo", arity: 4, flags: about, summary: "Notes the driver's name or version.", reply: "ok", run: clientSetInfo,
-					args: []arg{{name: "attr", kind: "oneof", sub: []arg{
-						{name: "libname", kind: "string", token: "LIB-NAME"}, {name: "libver", kind: "string", token: "LIB-VER"}}}}},
-				{name: "info", arity: 2, flags: about, summary: "What the server knows of this connection.", reply: "bulk", run: clientInfo},
-				{name: "help", arity: 2, flags: about, summary: "This list.", reply: "array", run: help},
-			}},
+			subs: clientSubs()},
 	}
 }
 
