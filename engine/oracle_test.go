@@ -398,7 +398,7 @@ func compareStored(o *oracle, value []byte, events []event) (report string) {
 	last, until := o.moment()
 	m := o.happened[len(o.happened)-1].terms
 	level := o.tokens(m, last)
-	tokens := level.FloatString(0)
+	var tokens string
 	if digits, finite := level.FloatPrec(); finite {
 		tokens = level.FloatString(digits)
 	} else {

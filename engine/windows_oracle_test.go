@@ -19,9 +19,6 @@ type windowTerms struct {
 	limit, width int64
 }
 
-// family is what tells whether two limits may meet on one key.
-func (m windowTerms) family() string { return strings.TrimSuffix(m.kind, "-aligned") }
-
 func readWindow(expr string) (m windowTerms, ok bool) {
 	kind, rest, _ := strings.Cut(expr, ":")
 	count, width, _ := strings.Cut(rest, "/")

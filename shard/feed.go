@@ -230,7 +230,7 @@ func (f *Feed) Cut() *Round {
 	for i := range f.store.shards {
 		sh := &f.store.shards[i]
 		sh.mu.Lock()
-		sh.mu.Unlock()
+		sh.mu.Unlock() //lint:ignore SA2001 the lock is a barrier, nothing is done under it
 	}
 	limits := f.store.limits.take(f.n, closed)
 	f.last = &Round{Number: closed, Cleared: f.cleared[closed&1], feed: f, limits: limits}

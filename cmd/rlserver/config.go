@@ -107,7 +107,6 @@ func (c *Config) settable(pairs [][2]string) ([]*option, error) {
 		case o == nil && lookupFact(p[0]) != nil:
 			return nil, setFailed(lookupFact(p[0]).name, errImmutable)
 		case o == nil:
-			//lint:ignore ST1005 the text is Redis's own, capital letter and all
 			return nil, fmt.Errorf("Unknown option or number of arguments for CONFIG SET - '%s'", clip(p[0]))
 		case !o.live || !slices.ContainsFunc(c.appliers, func(a applier) bool { return slices.Contains(a.names, o.name) }):
 			return nil, setFailed(o.name, errImmutable)
