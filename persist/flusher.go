@@ -226,6 +226,7 @@ func (d *DB) mergeStep() error {
 		return err
 	}
 	d.journal.merged(m.journal)
+	d.mergeSeen = max(d.mergeSeen, len(m.seen))
 	d.merging = nil
 	d.status.keep(func(f *figures) { f.merges++ })
 	return d.h.run(func(db *pebble.DB) error {
@@ -257,19 +258,20 @@ func (d *DB) takeFigures(now time.Time) error {
 // takeMemory looks how much memory is in use for writing.
 func (d *DB) takeMemory(now time.Time) error {
 	d.schedule.memoryAt = now
-	merge := 0
+	merge := d.mergeSeen
 	if d.merging != nil {
-		merge = len(d.merging.seen) * seenBytes
+		merge = max(merge, len(d.merging.seen))
 	}
+	d.mergeSeen = 0
 	return d.h.run(func(db *pebble.DB) error {
 		m := db.Metrics()
-		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge)
-		d.status.keep(func(f *figures) { f.memory = memory })
+		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge*seenBytes)
+		d.status.keep(func(f *figures) { f.memory = max(memory, f.memory-f.memory/memoryFade) })
 		return nil
 	})
 }
 
-// Memory returns the bytes of memory that writing to disk took when it was last looked at, at most a second or so ago.
+// Memory returns the bytes of memory that writing to disk has lately taken at the most.
 func (d *DB) Memory() int64 {
 	d.status.mu.Lock()
 	defer d.status.mu.Unlock()

@@ -52,10 +52,11 @@ type Options struct {
 // DefaultInterval is the time between rounds in mode Interval.
 const DefaultInterval = time.Second
 
-// Pebble's memory. A memtable starts at 256 KiB and doubles up to memTableBytes; up to maxMemTables of them wait to be flushed. The
+// Pebble's memory. A memtable starts at 256 KiB and doubles up to memTableBytes; up to maxMemTables of them wait to be flushed. With 4 MiB
+// each, 2 to 4 MiB more are resident after a million new keys, at 1 or 2 % less CPU time; with 1 MiB 1 MiB less, at 5 to 9 % more. The
 // cache only serves compactions and the load: nothing is ever read while commands are served.
 const (
-	memTableBytes = 4 << 20
+	memTableBytes = 2 << 20
 	maxMemTables  = 3
 	cacheBytes    = 1 << 20
 	maxOpenFiles  = 256
@@ -98,6 +99,8 @@ const (
 	// figuresEvery is how often the size on disk is asked of Pebble, and memoryEvery how often at most that in memory, which takes 10 us.
 	figuresEvery = 10 * time.Second
 	memoryEvery  = time.Second
+	// memoryFade is by what part of it a peak of that is forgotten each time.
+	memoryFade = 8
 	// seenBytes is what a key takes that a merge remembers, in bytes.
 	seenBytes = 40
 	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is looked at every retryFirst

@@ -27,7 +27,7 @@ type Stats struct {
 	Rewrites     uint64  `metric:"store_rewrites_total" type:"counter" help:"Times everything was written anew, because writing had failed or rounds had been dropped to save memory."`
 	DiskBytes    uint64  `metric:"disk_bytes" type:"gauge" help:"Size of the store on disk, bytes; asked every 10 s." info:"Persistence:rl_disk_bytes"`
 	LogBytes     uint64  `metric:"disk_log_bytes" type:"gauge" help:"Size of Pebble's write-ahead log, bytes; asked every 10 s."`
-	Memory       int64   `metric:"store_memory_bytes" type:"gauge" help:"Memory that the store on disk takes for tables not yet written, its cache and a merge, bytes; asked every second." info:"Memory:rl_store_memory"`
+	Memory       int64   `metric:"store_memory_bytes" type:"gauge" help:"Memory that writing to disk has lately taken at the most: tables not yet written, a cache, a merge, bytes." info:"Memory:rl_store_memory"`
 	DiskSlow     uint64  `metric:"disk_slow_total" type:"counter" help:"Disk operations that took longer than 5 s, counted again as they go on." info:"Persistence:rl_disk_slow"`
 	Background   uint64  `metric:"disk_background_errors_total" type:"counter" help:"Errors in Pebble's background work."`
 	Corruptions  uint64  `metric:"disk_corruptions_total" type:"counter" help:"Damaged files that Pebble met."`
