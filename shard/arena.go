@@ -56,6 +56,7 @@ type arena struct {
 	classes []classMeta // by class; made with the first slot
 	held    int         // bytes of all chunks
 	live    int         // bytes of all slots handed out
+	slots   int         // slots handed out
 	compact compaction
 }
 
@@ -114,6 +115,7 @@ func (a *arena) alloc(n int) ref {
 		a.unlist(ci)
 	}
 	a.live += slotSizes[class]
+	a.slots++
 	return ref(ci)<<placeBits | ref(place)
 }
 
@@ -129,6 +131,7 @@ func (a *arena) free(r ref) {
 	m.free = uint16(r & (1<<placeBits - 1))
 	m.used--
 	a.live -= slotSizes[m.class]
+	a.slots--
 	if !m.listed && !m.victim {
 		a.list(ci)
 	}

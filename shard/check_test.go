@@ -115,7 +115,7 @@ func checkSets(t *testing.T, s *Store, sh *shard) {
 
 func checkArena(t *testing.T, a *arena) {
 	t.Helper()
-	held, live := 0, 0
+	held, live, slots := 0, 0, 0
 	for ci := range a.meta {
 		m := &a.meta[ci]
 		if a.bufs[ci] == nil {
@@ -124,6 +124,7 @@ func checkArena(t *testing.T, a *arena) {
 		size := slotSizes[m.class]
 		held += len(a.bufs[ci])
 		live += int(m.used) * size
+		slots += int(m.used)
 		free := 0
 		for i := range int(m.fresh) {
 			if a.bufs[ci][i*size]&flagFree != 0 {
@@ -137,7 +138,7 @@ func checkArena(t *testing.T, a *arena) {
 			t.Errorf("chunk of %d slots, %d used: listed %v", m.slots, m.used, m.listed)
 		}
 	}
-	if held != a.held || live != a.live {
-		t.Errorf("arena counts %d held, %d live and has %d, %d", a.held, a.live, held, live)
+	if held != a.held || live != a.live || slots != a.slots {
+		t.Errorf("arena counts %d held, %d live, %d slots and has %d, %d, %d", a.held, a.live, a.slots, held, live, slots)
 	}
 }

@@ -45,17 +45,24 @@ func (s *Store) Pressed() bool {
 // between, slots that become free are filled, but not those beyond the ceiling
 // that SetMaxBytes has lowered.
 func (s *Store) Measure() {
-	free := 0
+	free, gone := 0, 0
 	if s.Pressed() {
 		for i := range s.shards {
 			sh := &s.shards[i]
 			sh.mu.Lock()
 			free += sh.table.arena.held - sh.table.arena.live
+			gone += sh.table.arena.slots - sh.table.keys
 			sh.mu.Unlock()
 		}
 	}
 	s.free.Store(int64(free))
+	s.gone.Store(int64(gone))
 }
+
+// Gone returns how many slots the last Measure found, while the store was
+// pressed, that hold nothing but what the feeds have yet to tell: a round of
+// each feed makes them free.
+func (s *Store) Gone() int { return int(s.gone.Load()) }
 
 // Room says whether a Put of key with a value of n bytes may be done: below the
 // ceiling, or if the key has its place already, or if it finds a free slot, so

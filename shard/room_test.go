@@ -93,10 +93,16 @@ func TestRoomInFreeSlots(t *testing.T) {
 		t.Error("room for a slot of another size")
 	}
 	remove(s, key(3))
+	if s.Measure(); s.Gone() != 1 {
+		t.Errorf("%d slots are kept for the feed, want 1", s.Gone())
+	}
 	if room(t, s, key(held), len(value)) {
 		t.Error("a deleted entry's slot is free before the round was drained")
 	}
 	drain(f.Cut())
+	if s.Measure(); s.Gone() != 0 {
+		t.Errorf("%d slots are kept for nobody", s.Gone())
+	}
 	s.SetMaxBytes(s.Used()) // the list of changes has grown
 	if !putIfRoom(s, key(held), []byte(value), 1) || putIfRoom(s, key(held+1), []byte(value), 1) {
 		t.Error("the slot was not filled, or filled twice")

@@ -44,6 +44,7 @@ type Store struct {
 	used atomic.Int64 // bytes that the keyspace takes, see memory.go
 	most atomic.Int64 // the ceiling of used; MaxInt64 if there is none
 	free atomic.Int64 // of used: free slots, as Measure found them
+	gone atomic.Int64 // slots of entries that are gone, as Measure found them
 
 	limits Limits
 	sweep  sweepState
