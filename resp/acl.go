@@ -61,7 +61,7 @@ func aclSetUser(s *Session, args [][]byte) {
 	case err == nil:
 		s.ok()
 	case bad != "":
-		s.fail(fmt.Sprintf("ERR Error in ACL SETUSER modifier '%.64s': %v", bad, err))
+		s.fail(fmt.Sprintf("ERR Error in ACL SETUSER modifier '%s': %v", bad, err))
 	default:
 		s.failWith(err)
 	}
@@ -104,6 +104,20 @@ func aclDelUser(s *Session, args [][]byte) {
 		names = append(names, string(name))
 	}
 	s.int(s.srv.accounts.drop(names))
+	s.dismiss()
+}
+
+// dismiss ends the connections of users that were removed, this one after its
+// answer. Whoever logs in as one at this moment is noticed at its next command.
+func (s *Session) dismiss() {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	for c := range s.srv.conns {
+		other := c.session()
+		if other != s && other.shown.Load().user.rights.Load().gone && other.killed.CompareAndSwap(false, true) {
+			c.cut()
+		}
+	}
 	if s.user.rights.Load().gone {
 		s.act = actionClose
 	}
@@ -253,6 +267,7 @@ func aclLoad(s *Session, args [][]byte) {
 	if err == nil {
 		s.srv.accounts.replace(file)
 		s.ok()
+		s.dismiss()
 		return
 	}
 	var faults UserFaults

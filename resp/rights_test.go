@@ -132,7 +132,7 @@ func TestCategories(t *testing.T) {
 			t.Errorf("%s is @admin and not @dangerous", c.full)
 		case is("limiter") && is("dangerous"):
 			t.Errorf("%s is @limiter, which applications have, and @dangerous", c.full)
-		case is("connection") && is("admin") != is("dangerous"):
+		case is("connection") && is("dangerous"):
 			t.Errorf("%s is @connection, which every driver needs, and @dangerous", c.full)
 		case (c.first > 0 || c.keysOf != nil || c.flags&flagAllKeys != 0) && !is("read") && !is("write"):
 			t.Errorf("%s has keys and is neither @read nor @write", c.full)

@@ -345,6 +345,13 @@ func TestWrongPasswordsAreAnsweredLate(t *testing.T) {
 			t.Error("another client had to wait")
 		}
 		c.expect(wrong + "+PONG\r\n")
+
+		c.send("AUTH secret\r\nCLIENT REPLY OFF\r\nAUTH wrong\r\nCLIENT REPLY ON\r\n") // late, and not answered at all
+		start = time.Now()
+		c.expect("+OK\r\n+OK\r\n")
+		if took := time.Since(start); took < wrongPassDelay {
+			t.Errorf("an unanswered one is late by %v", took)
+		}
 	})
 }
 
@@ -360,5 +367,51 @@ func TestDelayDoesNotHoldUpTheEnd(t *testing.T) {
 		leaves.Close()
 		until(t, "who left is forgotten", func() bool { return srv.connections() == 1 })
 		stays.expect("-" + errWrongPass + "\r\n")
+	})
+}
+
+// memoryStore is an aclfile in memory.
+type memoryStore struct{ text string }
+
+func (m *memoryStore) Load() (*UserFile, error) { return ParseUsers("memory", m.text) }
+func (m *memoryStore) Save(text string) error   { m.text = text; return nil }
+
+// TestRemovedUsersAreDisconnected: at once, and nobody else is.
+func TestRemovedUsersAreDisconnected(t *testing.T) {
+	store := &memoryStore{}
+	carried(t, func(srv *Server) {
+		for _, name := range []string{"a", "b", "admin"} {
+			srv.accounts.set(name, strings.Fields("on nopass ~* +@all"))
+		}
+		store.Save(srv.accounts.text())
+		srv.accounts.store = store
+	}, func(t *testing.T, srv *Server, addr string) {
+		as := func(name string) *client {
+			c := connect(t, addr)
+			c.send("AUTH " + name + " x\r\n")
+			c.expect("+OK\r\n")
+			return c
+		}
+		a1, a2, b, admin, nobody := as("a"), as("a"), as("b"), as("admin"), connect(t, addr)
+		admin.send("ACL DELUSER a nosuch\r\n")
+		admin.expect(":1\r\n")
+		a1.expectEnd("")
+		a2.expectEnd("")
+		for _, c := range []*client{b, admin, nobody} {
+			c.send("PING\r\n")
+			c.expect("+PONG\r\n")
+		}
+		admin.send("ACL LOAD\r\n") // a is back, as another user of that name
+		admin.expect("+OK\r\n")
+		a := as("a")
+		store.text = "user a on nopass +ping\nuser default on nopass +ping\n"
+		admin.send("ACL LOAD\r\nPING\r\n")
+		admin.expectEnd("+OK\r\n") // its own user is gone
+		b.expectEnd("")
+		for _, c := range []*client{a, nobody} {
+			c.send("PING\r\nDBSIZE\r\n")
+			c.expect("+PONG\r\n-NOPERM this user has no permissions to run the 'dbsize' command\r\n")
+		}
+		until(t, "they are forgotten", func() bool { return srv.connections() == 2 })
 	})
 }
