@@ -265,6 +265,7 @@ func TestLikeRedis(t *testing.T) {
 	}{
 		{"open", nil, streams(), deviations()},
 		{"password", []string{"--requirepass", "s3cret"}, guarded(), guardedDeviations()},
+		{"users", nil, aclStreams(), aclDeviations()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
