@@ -315,3 +315,31 @@ func TestRestrictedAllocatesNothing(t *testing.T) {
 		t.Errorf("allocations: %v", allocations)
 	}
 }
+
+// BenchmarkAcquireAs is BenchmarkAcquire on one key, as users with all rights
+// and with few.
+func BenchmarkAcquireAs(b *testing.B) {
+	for _, as := range []struct{ name, rules string }{
+		{"all", "~* +@all"},
+		{"one-pattern", "~key:* +@limiter"},
+		{"eight-patterns", "~a:* ~b:* ~c:* ~d:* ~e:* ~f:* ~g:* ~key:* +@limiter"},
+	} {
+		b.Run(as.name, func(b *testing.B) {
+			srv := newTestServer(standingClock{})
+			if bad, err := srv.accounts.set("u", append(strings.Fields(as.rules), "on", "nopass")); err != nil {
+				b.Fatal(bad, err)
+			}
+			s := srv.newSession("test", "test")
+			s.Feed(frame("AUTH", "u", "x"))
+			s.Written()
+			const depth = 32
+			in := bytes.Repeat(frame("RL.ACQUIRE", "key:000000000001", "10", "20"), depth)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := 0; i < b.N; i += depth {
+				s.Feed(in)
+				s.Written()
+			}
+		})
+	}
+}
