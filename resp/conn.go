@@ -35,6 +35,7 @@ func (c *conn) start() {
 			}
 		}
 		c.nc.Close()
+		c.holds(0)
 		c.srv.forget(c)
 	}()
 }
@@ -43,6 +44,7 @@ func (c *conn) start() {
 // nothing, it reads on. It returns false when the connection is over.
 func (c *conn) step() bool {
 	c.in.drop(c.feed(c.in.buf))
+	c.holds(int64(cap(c.in.buf) + cap(c.s.out)))
 	if (len(c.s.Output()) > 0 || c.s.delay > 0) && !c.flush() {
 		return false
 	}
@@ -82,6 +84,7 @@ func (c *conn) flush() bool {
 // read gets more input, within the deadline that applies.
 func (c *conn) read() bool {
 	room := c.in.room()
+	c.holds(int64(cap(c.in.buf) + cap(c.s.out)))
 	c.setReadDeadline()
 	n, err := c.nc.Read(room)
 	c.in.got(n)

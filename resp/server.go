@@ -47,6 +47,8 @@ type Settings struct {
 	Timeout       time.Duration // idle time allowed; 0 = any
 	KeepAlive     time.Duration // TCP keepalive; 0 = off
 	MaxBulk       int           // bytes of one argument
+
+	MaxClientMemory int64 // bytes of all clients' buffers together; 0 = any
 }
 
 // Config is what a Server is made of. All fields are needed, but for LimitsFile,
@@ -85,6 +87,7 @@ type Server struct {
 	loading    atomic.Bool
 	nextID     atomic.Int64
 	pause      pause
+	budget     budget
 	counters   counters
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
 	runID      string

@@ -114,6 +114,7 @@ func (c *sock) release() {
 	c.in, c.out, c.state = inbox{}, nil, gone
 	l.unwatch(c)
 	l.count.Add(-1)
+	c.holds(0)
 	c.srv.forget(c)
 }
 
@@ -180,10 +181,12 @@ func (c *sock) turn(in []byte) {
 		case next == rest:
 			c.in.keep(in)
 			c.rest()
+			c.account()
 			return
 		case next == readOn:
 			c.in.keep(in)
 			c.await()
+			c.account()
 			return
 		case next == feedLater || feeds == feedsAtOnce:
 			c.state = queued
@@ -192,8 +195,12 @@ func (c *sock) turn(in []byte) {
 	}
 	if c.state != gone {
 		c.in.keep(in)
+		c.account()
 	}
 }
+
+// account notes what the buffers take.
+func (c *sock) account() { c.holds(int64(cap(c.in.buf) + cap(c.out))) }
 
 // execute feeds the session and sends its output. The session answers into the
 // loop's buffer, and has none of its own.

@@ -27,6 +27,7 @@ type counters struct {
 	histNs         atomic.Uint64
 	accepted       atomic.Uint64
 	refused        atomic.Uint64
+	evicted        atomic.Uint64
 	acceptErrors   atomic.Uint64
 	protocolErrors atomic.Uint64
 	httpRequests   atomic.Uint64
@@ -123,6 +124,8 @@ type Stats struct {
 	BytesIn        uint64    `metric:"bytes_in_total" type:"counter" help:"Bytes read from clients." info:"Stats:total_net_input_bytes"`
 	BytesOut       uint64    `metric:"bytes_out_total" type:"counter" help:"Bytes written to clients." info:"Stats:total_net_output_bytes"`
 	Refused        uint64    `metric:"connections_refused_total" type:"counter" help:"Connections refused: maxclients or protected mode." info:"Stats:rejected_connections"`
+	Evicted        uint64    `metric:"clients_evicted_total" type:"counter" help:"Connections closed because the buffers of all took more than maxmemory-clients." info:"Stats:evicted_clients"`
+	ClientMemory   int64     `metric:"client_buffers_bytes" type:"gauge" help:"Bytes that the buffers of all clients take." info:"Memory:mem_clients_normal"`
 	Errors         uint64    `metric:"error_replies_total" type:"counter" help:"Error replies sent." info:"Stats:total_error_replies"`
 	AcceptErrors   uint64    `metric:"accept_errors_total" type:"counter" help:"Failures to accept a connection." info:"Stats:rl_accept_errors"`
 	ProtocolErrors uint64    `metric:"protocol_errors_total" type:"counter" help:"Connections closed for bytes that are no command." info:"Stats:rl_protocol_errors"`
@@ -162,7 +165,7 @@ func (srv *Server) Stats() Stats {
 	t := &srv.counters
 	st := Stats{
 		Connections: srv.connections(), MaxClients: int64(srv.settings.Load().MaxClients),
-		Accepted: t.accepted.Load(), Refused: t.refused.Load(), AcceptErrors: t.acceptErrors.Load(),
+		Accepted: t.accepted.Load(), Refused: t.refused.Load(), Evicted: t.evicted.Load(), ClientMemory: srv.budget.used.Load(), AcceptErrors: t.acceptErrors.Load(),
 		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(), TLSFailures: t.tlsFailures.Load(),
 		AuthFailures: t.authFailures.Load(), DeniedCommands: t.deniedCommands.Load(), DeniedKeys: t.deniedKeys.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
 		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
@@ -204,7 +207,7 @@ func (srv *Server) resetStats() {
 	for i := range t.hist {
 		t.hist[i].Store(0)
 	}
-	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.acceptErrors, &t.protocolErrors, &t.httpRequests, &t.tlsFailures,
+	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.evicted, &t.acceptErrors, &t.protocolErrors, &t.httpRequests, &t.tlsFailures,
 		&t.authFailures, &t.deniedCommands, &t.deniedKeys, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
 		n.Store(0)
 	}

@@ -32,6 +32,13 @@ func newConfig(v Values) *Config {
 // Values returns the options in force. The slices in it are shared: read only.
 func (c *Config) Values() Values { return *c.values.Load() }
 
+// adjust changes options at the start, before anybody asks for them.
+func (c *Config) adjust(change func(*Values)) {
+	v := c.Values()
+	change(&v)
+	c.values.Store(&v)
+}
+
 // OnSet registers what makes the named live options take effect. Set calls apply with the values to be, before they
 // are in force; an error refuses the whole CONFIG SET, and then apply is called again with the values that stay. A
 // live option that nobody registered for cannot be set, so that CONFIG SET never promises what does not happen.

@@ -36,11 +36,11 @@ func TestConfigGet(t *testing.T) {
 	}{
 		{"port", [][2]string{{"port", "6390"}}},
 		{"PORT", [][2]string{{"port", "6390"}}},
-		{"max*", [][2]string{{"max-clock-skew", "1s"}, {"maxclients", "10000"}}},
+		{"max*", [][2]string{{"max-clock-skew", "1s"}, {"maxclients", "10000"}, {"maxmemory-clients", "268435456"}}},
 		{"time?ut", [][2]string{{"timeout", "0"}}},
 		{"[p]or[s-u]", [][2]string{{"port", "6390"}}},
 		{"requirepass", [][2]string{{"requirepass", mask}}},
-		{"proto-max-bulk-len", [][2]string{{"proto-max-bulk-len", "65536"}}},
+		{"proto-max-bulk-len", [][2]string{{"proto-max-bulk-len", "524288"}}},
 		{"save", [][2]string{{"save", ""}}},
 		{"append*", [][2]string{{"appendonly", "no"}}},
 		{"nope", nil},

@@ -237,7 +237,7 @@ func deviations() []deviation {
 		{"*1\r\n\x004\r\nPING\r\n", "", "-ERR Protocol error: expected '$', got ' '\r\n", "a NUL does not end a text here"},
 		{"*1\r\n$4\r\nPINGxx", pong + pong, "-ERR Protocol error: invalid bulk length\r\n", "what follows an argument must be CRLF; Redis skips two bytes unseen"},
 		{"*5000\r\n", "-ERR Protocol error: expected '$', got '*'\r\n", "-ERR Protocol error: invalid multibulk length\r\n", "a command has at most 4096 words"},
-		{"*1\r\n$70000\r\n", "", "-ERR Protocol error: invalid bulk length\r\n", "an argument has at most proto-max-bulk-len bytes, 64 KiB"},
+		{"*1\r\n$600000\r\n", "", "-ERR Protocol error: invalid bulk length\r\n", "an argument has at most proto-max-bulk-len bytes, 512 KiB"},
 		{said("POST"), "", "-ERR unknown command 'POST', with args beginning with: \r\n" + pong, "no browser sends this frame, it is an unknown command"},
 		{said("HOST:", "x"), "", "-ERR unknown command 'HOST:', with args beginning with: 'x' \r\n" + pong, "no browser sends this frame, it is an unknown command"},
 		{"GET / HTTP/1.1\r\n", "-ERR wrong number of arguments for 'get' command\r\n" + pong, "", "HTTP is recognised by its first line"},

@@ -52,6 +52,9 @@ type node struct {
 // startNode brings a node up: the directory is locked, clients are answered
 // with -LOADING while the data comes in, then served.
 func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error) {
+	if err := fitFiles(config, openFiles(), log); err != nil {
+		return nil, err
+	}
 	v := config.Values()
 	mode, err := engine.ParseClockMode(v.CallerClock)
 	if err != nil {
@@ -97,7 +100,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
 		return nil
-	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "shutdown-timeout")
+	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients", "shutdown-timeout")
 	for _, d := range n.doors {
 		go n.srv.Serve(d)
 	}
@@ -125,7 +128,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 func settings(v Values, mode engine.ClockMode) resp.Settings {
 	return resp.Settings{
 		CallerClock: mode, MaxSkew: v.MaxClockSkew.Milliseconds(), Password: string(v.RequirePass), ProtectedMode: v.ProtectedMode,
-		MaxClients: v.MaxClients, Timeout: v.Timeout, KeepAlive: v.TCPKeepalive, MaxBulk: v.ProtoMaxBulkLen,
+		MaxClients: v.MaxClients, Timeout: v.Timeout, KeepAlive: v.TCPKeepalive, MaxBulk: v.ProtoMaxBulkLen, MaxClientMemory: int64(v.MaxMemoryClients),
 	}
 }
 

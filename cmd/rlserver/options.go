@@ -39,6 +39,7 @@ type Values struct {
 	Shards           int           // a power of two, or 0: as many as suit the cores
 	ShutdownTimeout  time.Duration
 	ProtoMaxBulkLen  int // bytes
+	MaxMemoryClients int // bytes; 0: any
 }
 
 // An option is one row of the table: everything that flag, environment, config file, CONFIG, --help and the README
@@ -57,7 +58,8 @@ const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
 	maxShards      = 1 << 12
-	minBulkBytes   = 2 << 10    // room for the longest key and then some
+	minBulkBytes   = 2 << 10 // room for the longest key and then some
+	maxClientBytes = 2000 << 20
 	maxBulkBytes   = 1000 << 10 // a command of several arguments still fits the 1 MiB that one may have
 )
 
@@ -105,8 +107,10 @@ var options = []option{
 		kind: seconds(maxSeconds, func(v *Values) *time.Duration { return &v.Timeout })},
 	{name: "tcp-keepalive", def: "300", help: "seconds between keepalive probes; 0: none", live: true,
 		kind: seconds(maxSeconds, func(v *Values) *time.Duration { return &v.TCPKeepalive })},
-	{name: "proto-max-bulk-len", def: "64kb", help: "most bytes of one argument of a command", live: true,
+	{name: "proto-max-bulk-len", def: "512kb", help: "most bytes of one argument of a command", live: true,
 		kind: size(minBulkBytes, maxBulkBytes, func(v *Values) *int { return &v.ProtoMaxBulkLen })},
+	{name: "maxmemory-clients", def: "256mb", help: "bytes of all client buffers; above, the largest are closed; 0: any", live: true,
+		kind: size(0, maxClientBytes, func(v *Values) *int { return &v.MaxMemoryClients })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
 		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",

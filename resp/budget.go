@@ -1,0 +1,87 @@
+package resp
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// budgetWarnEvery is how often the log tells of clients closed for their
+// memory, at most.
+const budgetWarnEvery = 10 * time.Second
+
+// budget is what the buffers of all clients take together: what has come and is
+// not executed, and what was answered and is not taken.
+type budget struct {
+	used atomic.Int64 // bytes
+
+	mu     sync.Mutex // held by who closes clients
+	warned time.Time
+}
+
+// holds notes how much a connection's buffers take now, in bytes. Above the
+// bound of all the largest are closed.
+func (l *life) holds(n int64) {
+	grown := n - l.s.held.Load()
+	if grown == 0 {
+		return
+	}
+	if grown < 0 { // in this order: what relieve takes for held is in used as well, or it would close too many
+		l.srv.budget.used.Add(grown)
+		l.s.held.Store(n)
+		return
+	}
+	l.s.held.Store(n)
+	used := l.srv.budget.used.Add(grown)
+	if most := l.srv.settings.Load().MaxClientMemory; most > 0 && used > most {
+		l.srv.relieve(most)
+	}
+}
+
+// relieve closes the largest clients until the others keep the bound, but none
+// that said CLIENT NO-EVICT.
+func (srv *Server) relieve(most int64) {
+	b := &srv.budget
+	if !b.mu.TryLock() {
+		return // somebody is at it; whoever holds more calls again
+	}
+	defer b.mu.Unlock()
+	type holder struct {
+		carrier carrier
+		s       *Session
+		held    int64
+	}
+	var largest []holder
+	over := b.used.Load() - most
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for c := range srv.conns {
+		switch h := (holder{c, c.session(), c.session().held.Load()}); {
+		case h.s.killed.Load():
+			over -= h.held // it is on its way out
+		case h.held > 0 && !h.s.shown.Load().noEvict:
+			largest = append(largest, h)
+		}
+	}
+	slices.SortFunc(largest, func(a, b holder) int { return cmp.Compare(b.held, a.held) })
+	closed := 0
+	for _, h := range largest {
+		if over <= 0 {
+			break
+		}
+		over -= h.held
+		h.s.killed.Store(true)
+		h.carrier.cut()
+		closed++
+	}
+	if closed == 0 {
+		return
+	}
+	srv.counters.evicted.Add(uint64(closed))
+	if now := time.Now(); now.Sub(b.warned) >= budgetWarnEvery {
+		b.warned = now
+		srv.log.Warn("clients are closed: the buffers of all take more than maxmemory-clients", "closed", closed, "largest", largest[0].held, "client", largest[0].s.addr)
+	}
+}
