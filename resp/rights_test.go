@@ -264,3 +264,32 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// FuzzUserFile: any text is refused or says the same when it is written again.
+func FuzzUserFile(f *testing.F) {
+	for _, seed := range []string{
+		"", "user a on nopass ~* &* +@all", "user default off\nuser b >x <x #" + strings.Repeat("0", 64) + " !" + strings.Repeat("0", 64),
+		"user c %R~a %W~a %RW~b ~* resetkeys &c resetchannels -@all +@read -rl.peek +config|get reset", "user d (+get ~a)\r\nuser d\n\n# no comment",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := ParseUsers("fuzz", text)
+		if err != nil {
+			if len(err.Error()) > 1<<20 {
+				t.Errorf("%d bytes of faults", len(err.Error()))
+			}
+			return
+		}
+		u := newUsers(newTable(rows()), "")
+		u.replace(file)
+		again, err := ParseUsers("fuzz", u.text())
+		if err != nil {
+			t.Fatalf("%q is written as %q: %v", text, u.text(), err)
+		}
+		v := newUsers(u.table, "")
+		if v.replace(again); v.text() != u.text() {
+			t.Errorf("%q is written as %q and then as %q", text, u.text(), v.text())
+		}
+	})
+}

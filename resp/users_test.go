@@ -371,10 +371,10 @@ func TestDelayDoesNotHoldUpTheEnd(t *testing.T) {
 }
 
 // memoryStore is an aclfile in memory.
-type memoryStore struct{ text string }
+type memoryStore struct{ text atomic.Value }
 
-func (m *memoryStore) Load() (*UserFile, error) { return ParseUsers("memory", m.text) }
-func (m *memoryStore) Save(text string) error   { m.text = text; return nil }
+func (m *memoryStore) Load() (*UserFile, error) { return ParseUsers("memory", m.text.Load().(string)) }
+func (m *memoryStore) Save(text string) error   { m.text.Store(text); return nil }
 
 // TestRemovedUsersAreDisconnected: at once, and nobody else is.
 func TestRemovedUsersAreDisconnected(t *testing.T) {
@@ -404,7 +404,7 @@ func TestRemovedUsersAreDisconnected(t *testing.T) {
 		admin.send("ACL LOAD\r\n") // a is back, as another user of that name
 		admin.expect("+OK\r\n")
 		a := as("a")
-		store.text = "user a on nopass +ping\nuser default on nopass +ping\n"
+		store.Save("user a on nopass +ping\nuser default on nopass +ping\n")
 		admin.send("ACL LOAD\r\nPING\r\n")
 		admin.expectEnd("+OK\r\n") // its own user is gone
 		b.expectEnd("")
