@@ -181,28 +181,9 @@ func (f *Feed) Pending() int {
 // entries dropped. It takes the same short time however many there are. The
 // named limits stay; what adaptive ones have found does not.
 func (s *Store) Clear() (round uint64, dropped int) {
-	s.lockAll()
-	defer s.unlockAll()
-	w := s.writer()
-	for i := range s.shards {
-		sh := &s.shards[i]
-		dropped += sh.table.keys
-		for n, f := range s.feeds {
-			if f != nil {
-				sh.clearFeed(n, w.rounds[n])
-			}
-		}
-		sh.table = &table{seed: s.seed}
-		sh.account()
-	}
-	for n, f := range s.feeds {
-		if f != nil {
-			f.cleared[w.rounds[n]&1] = true
-		}
-	}
-	s.limits.forget()
-	s.clears.Add(1)
-	return w.rounds[0], dropped
+	t := s.LockAll(0)
+	defer t.Unlock()
+	return t.Round(), t.Clear()
 }
 
 // clearFeed forgets what the open round had to tell and lets the one before it

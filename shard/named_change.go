@@ -18,12 +18,14 @@ func (l *Limits) Set(name []byte, lim engine.Limit) (round uint64, err error) {
 
 // SetNamed is Set for a limit of any kind; its Origin is not looked at. What an
 // adaptive limit has found is kept when only its expression changes.
-func (l *Limits) SetNamed(n NamedLimit) (round uint64, err error) {
+func (l *Limits) SetNamed(n NamedLimit) (round uint64, err error) { return l.setNamed(nil, n) }
+
+func (l *Limits) setNamed(in *Tx, n NamedLimit) (round uint64, err error) {
 	if err := CheckLimitName([]byte(n.Name)); err != nil {
 		return 0, err
 	}
 	n.Origin = FromCommand
-	return l.update(func(c *limitsChange) error {
+	return l.update(in, func(c *limitsChange) error {
 		if old := c.set.byName[n.Name]; old != nil && old.Origin == FromFile {
 			return ErrOfFile
 		}
@@ -35,10 +37,14 @@ func (l *Limits) SetNamed(n NamedLimit) (round uint64, err error) {
 // Delete is a caller's: it forgets the limit of a name and says whether there
 // was one. The error is ErrOfFile.
 func (l *Limits) Delete(name []byte) (round uint64, found bool, err error) {
+	return l.delete(nil, name)
+}
+
+func (l *Limits) delete(in *Tx, name []byte) (round uint64, found bool, err error) {
 	if _, ok := l.Get(name); !ok {
 		return 0, false, nil
 	}
-	round, err = l.update(func(c *limitsChange) error {
+	round, err = l.update(in, func(c *limitsChange) error {
 		old := c.set.byName[string(name)]
 		found = old != nil
 		if found && old.Origin == FromFile {
@@ -63,7 +69,7 @@ type FileChange struct {
 // name becomes the file's. The error says that there are too many, or which
 // name is none; nothing is changed then.
 func (l *Limits) SetFile(list []NamedLimit) (fc FileChange, err error) {
-	fc.Round, err = l.update(func(c *limitsChange) error {
+	fc.Round, err = l.update(nil, func(c *limitsChange) error {
 		in := make(map[string]bool, len(list))
 		for _, n := range list {
 			if err := CheckLimitName([]byte(n.Name)); err != nil {
@@ -98,7 +104,7 @@ func (l *Limits) SetFile(list []NamedLimit) (fc FileChange, err error) {
 // Release gives the limits of a file that is not in use any more to the
 // callers, and returns how many there are.
 func (l *Limits) Release() (released int) {
-	l.update(func(c *limitsChange) error {
+	l.update(nil, func(c *limitsChange) error {
 		for _, old := range c.set.byName {
 			if old.Origin == FromFile {
 				n := *old
@@ -209,8 +215,9 @@ func (c *limitsChange) check() error {
 // update makes a change, tells the feeds, and puts it in force. The feeds' open
 // rounds are read under the lock that Cut passes through, and before the new
 // set can be seen: so an entry that was made under it is in the same round or
-// in a later one.
-func (l *Limits) update(change func(*limitsChange) error) (round uint64, err error) {
+// in a later one. Of a Tx that holds all locks it is the rounds that count: Cut
+// cannot have passed them.
+func (l *Limits) update(in *Tx, change func(*limitsChange) error) (round uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.begin()
@@ -221,6 +228,9 @@ func (l *Limits) update(change func(*limitsChange) error) (round uint64, err err
 		return 0, err
 	}
 	w := l.store.writer()
+	if in != nil {
+		w = in.w
+	}
 	l.settle(c, w.rounds)
 	for n, f := range l.store.feeds {
 		if f == nil || len(c.told) == 0 {

@@ -54,10 +54,11 @@ type Store struct {
 type shard struct {
 	mu      sync.Mutex
 	table   *table
-	changes uint64  // Puts and Deletes that changed something
-	expired uint64  // entries dropped by the clock
-	counted int     // bytes of the shard that are in Store.used
-	tx      txState // of the Tx over one key that holds the lock
+	watched map[string]*watched // by key; nil while nobody watches one
+	changes uint64              // Puts and Deletes that changed something
+	expired uint64              // entries dropped by the clock
+	counted int                 // bytes of the shard that are in Store.used
+	tx      txState             // of the Tx over one key that holds the lock
 	feeds   [maxFeeds][2]changeSet
 	_       [64]byte // keeps the locks of two shards on different cache lines
 }

@@ -64,7 +64,11 @@ func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
 	}
 	// All who lock several shards do it in ascending order.
 	slices.Sort(many)
-	many = slices.Compact(many)
+	return s.lockNumbers(clock, slices.Compact(many))
+}
+
+// lockNumbers locks the shards of these numbers, which ascend.
+func (s *Store) lockNumbers(clock int64, many []uint32) Tx {
 	for _, i := range many {
 		s.shards[i].mu.Lock()
 	}
@@ -129,6 +133,9 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	}
 	sh.changes++
 	t.changed = true
+	if sh.watched != nil {
+		sh.touch(key)
+	}
 }
 
 // Delete forgets a key and says whether it was there. One that Get would
@@ -142,6 +149,9 @@ func (t *Tx) Delete(key []byte) bool {
 	t.at = spot{}
 	t.shard.changes++
 	t.changed = true
+	if t.shard.watched != nil {
+		t.shard.touch(key)
+	}
 	return true
 }
 
