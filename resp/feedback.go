@@ -63,7 +63,7 @@ func rlFeedback(s *Session, args [][]byte) {
 	switch err {
 	case nil:
 	case shard.ErrNoLimit:
-		s.failWith(noLimit(name))
+		s.failWith(noLimit(name, "adaptive:5..200:20"))
 		return
 	case shard.ErrNotAdaptive:
 		s.failWith(fmt.Errorf("limit %.64s has a fixed rate: RL.LIMIT SET %.64s adaptive:5..200:20 makes it one that follows reports", name, name))

@@ -28,17 +28,18 @@ func (s *Session) namedLimit(name []byte) (engine.Limit, error) {
 	if lim, ok := s.srv.store.Limits().Resolve(name); ok {
 		return lim, nil
 	}
-	return engine.Limit{}, noLimit(name)
+	return engine.Limit{}, noLimit(name, "10:20")
 }
 
-// noLimit says that a name means nothing, and how to change that.
-func noLimit(name []byte) error {
+// noLimit says that a name means nothing, and how to change that: with a limit
+// like the example.
+func noLimit(name []byte, example string) error {
 	if err := shard.CheckLimitName(name); err != nil {
 		return err
 	}
 	const shown, groups = 64, 3 // bytes of the name, as in other errors; groups that are told
 	if len(name) > shown {
-		return fmt.Errorf("there is no limit %q... nor one of its groups: RL.LIMIT SET name 10:20 makes one", name[:shown])
+		return fmt.Errorf("there is no limit %q... nor one of its groups: RL.LIMIT SET name %s makes one", name[:shown], example)
 	}
 	var also []string
 	for end := len(name); end >= 0 && len(also) < groups; end-- {
@@ -51,7 +52,7 @@ func noLimit(name []byte) error {
 	if len(also) > 0 {
 		nor = " nor " + strings.Join(also, ", ")
 	}
-	return fmt.Errorf("there is no limit %s%s: RL.LIMIT SET %s 10:20 makes one", name, nor, name)
+	return fmt.Errorf("there is no limit %s%s: RL.LIMIT SET %s %s makes one", name, nor, name, example)
 }
 
 // inForce is the limit that a call without one goes by: what the entry's name

@@ -61,7 +61,7 @@ func TestNoLimitTells(t *testing.T) {
 		"a": "a nor *:", "a:b": "a:b nor a:*, *:", "a:b:c:d": "a:b:c:d nor a:b:c:*, a:b:*, a:*:", "*": "limit *:", "a:*": "a:* nor *:", "a:": "a: nor a:*, *:",
 		"::": ":: nor ::*, :*, *:", long: "RL.LIMIT SET name 10:20", long + "n": "limit name", "": "limit name", "a b": `limit name "a b"`,
 	} {
-		if err := noLimit([]byte(name)); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxErrorBytes-len("ERR ") {
+		if err := noLimit([]byte(name), "10:20"); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > maxErrorBytes-len("ERR ") {
 			t.Errorf("%.20q: %v", name, err)
 		}
 	}
