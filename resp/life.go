@@ -63,7 +63,7 @@ type verdict byte
 const (
 	readOn    verdict = iota // what came is executed: more is needed
 	feedOn                   // the output, not the input, stopped Feed: call it again
-	feedLater                // a long command has done a turn: call Feed again after others had theirs
+	feedLater                // its turn is over: call Feed again after others had theirs
 	rest                     // commands wait until a pause is over: then call Feed again
 	over                     // the conversation has ended
 )
@@ -75,7 +75,7 @@ func (l *life) verdict() verdict {
 		return over
 	case l.s.paused:
 		return rest
-	case l.s.turn != nil:
+	case l.s.turn != nil, l.s.long:
 		return feedLater
 	case l.s.full:
 		return feedOn

@@ -93,8 +93,8 @@ type loop struct {
 	in  []byte // every socket reads into it
 	out []byte // every session answers into it
 
-	again   []*sock   // have input that was not executed for fairness' sake
-	turning []*sock   // spare of again
+	again   []*sock   // wait for a turn behind the others, the longest waiting first
+	turned  time.Time // when the last turn ended
 	watched []*sock   // have a deadline
 	tickAt  time.Time // when watched is looked at next; zero = never
 	ending  bool      // ends when the last socket has
@@ -123,12 +123,13 @@ func (l *loop) run() {
 	for !l.ending || l.count.Load() > 0 {
 		events := l.poll.wait(l.patience())
 		l.now = time.Now()
+		l.turned = l.now
 		rung := false
 		for i := range events {
 			if fd := int(events[i].Fd); fd == l.poll.bell {
 				rung = true
 			} else if c := l.socks[fd]; c != nil {
-				c.ready()
+				l.serve(c)
 			}
 		}
 		if rung {
@@ -164,22 +165,6 @@ func (l *loop) runTasks() {
 	for _, task := range tasks {
 		task()
 	}
-}
-
-// takeTurns goes on with the input that was left for the others' sake.
-func (l *loop) takeTurns() {
-	if len(l.again) == 0 {
-		return
-	}
-	turning := l.again
-	l.again = l.turning[:0]
-	for i, c := range turning {
-		turning[i] = nil
-		if c.state == queued {
-			c.turn(c.in.buf)
-		}
-	}
-	l.turning = turning
 }
 
 // tick ends what is past its deadline.

@@ -22,6 +22,10 @@ const (
 	actionClose        // write what is there, then close
 )
 
+// feedNs is how long a Feed may work, ns: after that it begins no more than one
+// further command, so that the others on its event loop have their turn.
+const feedNs = 250_000
+
 // Session is one client's conversation: bytes in, bytes out. It is used by one
 // goroutine at a time and owns no socket.
 type Session struct {
@@ -33,6 +37,7 @@ type Session struct {
 	act      action
 	round    uint64 // durable round the output waits for; 0 = none
 	full     bool   // Feed stopped for the output's sake or between turns, not for want of input
+	long     bool   // Feed stopped because it had worked for feedNs
 	mark     int    // where in out the replies of the command at hand start
 
 	turn func(*Session) (done bool) // what is left of a command that works in turns, nil = none
@@ -47,7 +52,8 @@ type Session struct {
 	mute   mute
 	paused bool // Feed stopped because of CLIENT PAUSE: to be called again when that is over
 
-	now  int64 // server's clock at dispatch, ms
+	ns   int64 // server's clock at dispatch
+	now  int64 // the same in ms
 	run  run   // figures not yet in the server's counters
 	buf  [maxState]byte
 	conf *Settings // in force for the command at hand
@@ -73,7 +79,8 @@ func (srv *Server) newSession(addr, laddr string) *Session {
 // action is due, a reply is to come late, or a command has done a turn and others
 // are to be served before the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
-	s.conf, s.mark, s.paused = s.srv.settings.Load(), len(s.out), false
+	s.conf, s.mark, s.paused, s.long = s.srv.settings.Load(), len(s.out), false, false
+	began := int64(0)
 	if s.killed.Load() {
 		s.act = actionClose
 	} else if s.turn != nil {
@@ -82,7 +89,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 			s.hush()
 		}
 	}
-	for s.act == actionNone && s.turn == nil && s.delay == 0 && len(s.out) < flushAt {
+	for s.act == actionNone && s.turn == nil && s.delay == 0 && !s.long && len(s.out) < flushAt {
 		s.mark = len(s.out)
 		lim := limits{bulk: s.conf.MaxBulk, authed: s.admitted()}
 		next, pausing := in[taken:], s.srv.pause.kind.Load() != pauseNone
@@ -107,6 +114,10 @@ func (s *Session) Feed(in []byte) (taken int) {
 		}
 		if len(args) > 0 {
 			s.dispatch(args, in[taken] != '*')
+			if began == 0 {
+				began = s.ns
+			}
+			s.long = s.ns-began >= feedNs
 			if s.mute != answered {
 				s.hush()
 			}
@@ -115,7 +126,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 		s.progress++
 		s.parser.reset()
 	}
-	s.full = len(s.out) >= flushAt || s.turn != nil || s.delay > 0
+	s.full = len(s.out) >= flushAt || s.turn != nil || s.delay > 0 || s.long
 	s.settle()
 	return taken
 }
@@ -153,7 +164,7 @@ func (s *Session) abort() {
 // dispatch runs one command.
 func (s *Session) dispatch(args [][]byte, inline bool) {
 	ns := s.srv.clock.NowNs()
-	s.now = ns / 1e6
+	s.ns, s.now = ns, ns/1e6
 	if inline && looksLikeHTTP(args) {
 		s.srv.counters.httpRequests.Add(1)
 		s.act = actionClose

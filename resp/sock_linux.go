@@ -13,7 +13,7 @@ type sockState byte
 const (
 	coming  sockState = iota // its loop has not seen it yet
 	reading                  // input
-	queued                   // its next turn: it holds input that was not executed yet
+	queued                   // its next turn: it holds input that was not executed yet, or is unread
 	writing                  // room for its output; it is not read from meanwhile
 	gated                    // its round to be durable, or its time; it is not in the epoll set meanwhile
 	resting                  // the end of a pause; it is not in the epoll set meanwhile
@@ -30,6 +30,8 @@ type sock struct {
 	fd      int
 	state   sockState
 	place   int       // in loop.watched; -1 = not there
+	heavy   bool      // its last turn was long
+	unread  bool      // it is queued to be read, not to go on with what it holds
 	in      inbox     // what came and is not executed yet
 	out     []byte    // what the socket has not taken yet, or what waits at the gate
 	writeBy time.Time // when out must be out
