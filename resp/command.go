@@ -3,31 +3,32 @@ package resp
 import "slices"
 
 // flag is a property of a command, as COMMAND shows it.
-type flag uint16
+type flag uint32
 
 const (
-	flagWrite   flag = 1 << iota // may change a key
-	flagRead                     // reads keys, never changes any
-	flagDenyOOM                  // may need memory: refused when maxmemory is reached
-	flagAdmin                    // for operators
-	flagNoAuth                   // allowed before AUTH
-	flagLoading                  // allowed while the data is being loaded
-	flagStale                    // allowed on a replica that lost its primary
-	flagFast                     // constant work per key
-	flagLimiter                  // works on limits
-	flagDecides                  // debits: its answers are counted as decisions
-	flagMovable                  // where the keys are depends on the arguments
-	flagAllKeys                  // a call that names no key reaches all of them
+	flagWrite    flag = 1 << iota // may change a key
+	flagRead                      // reads keys, never changes any
+	flagDenyOOM                   // may need memory: refused when maxmemory is reached
+	flagAdmin                     // for operators
+	flagNoAuth                    // allowed before AUTH
+	flagLoading                   // allowed while the data is being loaded
+	flagStale                     // allowed on a replica that lost its primary
+	flagFast                      // constant work per key
+	flagLimiter                   // works on limits
+	flagDecides                   // debits: its answers are counted as decisions
+	flagMovable                   // where the keys are depends on the arguments
+	flagAllKeys                   // a call that names no key reaches all of them
+	flagSkipSlow                  // the slow log leaves it out
 )
 
-// flagWords are Redis's names in COMMAND's order. flagLimiter, flagDecides and
-// flagAllKeys are ours alone.
+// flagWords are Redis's names in COMMAND's order. The flags without one are
+// ours alone.
 var flagWords = []struct {
 	flag flag
 	word string
 }{
 	{flagWrite, "write"}, {flagRead, "readonly"}, {flagDenyOOM, "denyoom"}, {flagAdmin, "admin"},
-	{flagLoading, "loading"}, {flagStale, "stale"}, {flagFast, "fast"}, {flagNoAuth, "no_auth"}, {flagMovable, "movablekeys"},
+	{flagLoading, "loading"}, {flagStale, "stale"}, {flagSkipSlow, "skip_slowlog"}, {flagFast, "fast"}, {flagNoAuth, "no_auth"}, {flagMovable, "movablekeys"},
 }
 
 // arg is one argument of a command as COMMAND DOCS and commands.md show it.

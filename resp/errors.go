@@ -36,6 +36,7 @@ const (
 	errBadKeyArgs    = "ERR Invalid number of arguments specified for command"
 	errShutdownArgs  = "ERR syntax error: SHUTDOWN takes NOSAVE, SAVE, NOW or FORCE"
 	errNotTLS        = "ERR this port speaks TLS only"
+	errSlowCount     = "ERR count should be greater than or equal to -1"
 	errInternal      = "ERR internal error, this connection is closed"
 	errDenied        = "DENIED rlserver runs in protected mode: no password is set, so only clients on this machine are answered. " +
 		"To answer others, set a password (requirepass in the config file, --requirepass, or CONFIG SET requirepass from this machine), " +

@@ -22,7 +22,7 @@ func (p *parser) inline(buf []byte) (args [][]byte, used int, perr string) {
 		return nil, 0, errInlineTooBig
 	}
 	line := bytes.TrimSuffix(buf[:nl], []byte{'\r'})
-	p.args = p.args[:0]
+	p.args, p.before = p.before[:0], p.args
 	for {
 		line = bytes.TrimLeft(line, " \t\n\v\f\r\x00")
 		if len(line) == 0 {

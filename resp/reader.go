@@ -27,18 +27,19 @@ const noBulk = -1
 // Offsets are from the command's first byte, which the caller keeps at the
 // front of what it passes in.
 type parser struct {
-	pos   int   // scanned so far
-	left  int   // arguments still to come; 0 = at the start of a command
-	bulk  int   // bytes of the argument that starts at pos, or noBulk
-	spans []int // start and end of each finished argument
-	args  [][]byte
+	pos    int   // scanned so far
+	left   int   // arguments still to come; 0 = at the start of a command
+	bulk   int   // bytes of the argument that starts at pos, or noBulk
+	spans  []int // start and end of each finished argument
+	args   [][]byte
+	before [][]byte // args of the command before
 }
 
 // next returns the arguments of the command at the front of buf and the bytes
 // it took; used 0 means it is not complete yet. A command without arguments
 // ("*0", an empty line) comes back as used > 0 and no arguments. perr is the
 // error line for a frame that cannot be one; the stream is unusable after it.
-// The arguments alias buf and are valid until the next call.
+// The arguments alias buf and are valid until the next call but one.
 func (p *parser) next(buf []byte, lim limits) (args [][]byte, used int, perr string) {
 	if p.left == 0 {
 		if len(buf) == 0 {
@@ -78,7 +79,7 @@ func (p *parser) next(buf []byte, lim limits) (args [][]byte, used int, perr str
 		p.spans = append(p.spans, p.pos, end)
 		p.pos, p.left, p.bulk = end+2, p.left-1, noBulk
 	}
-	p.args = p.args[:0]
+	p.args, p.before = p.before[:0], p.args
 	for i := 0; i < len(p.spans); i += 2 {
 		p.args = append(p.args, buf[p.spans[i]:p.spans[i+1]:p.spans[i+1]])
 	}

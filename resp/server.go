@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,8 @@ type Settings struct {
 	Timeout       time.Duration // idle time allowed; 0 = any
 	KeepAlive     time.Duration // TCP keepalive; 0 = off
 	MaxBulk       int           // bytes of one argument
+	SlowLogLen    int           // entries of the slow log; 0 = there is none
+	SlowerThan    time.Duration // a command that takes as long goes to it; negative = none does
 
 	MaxClientMemory int64 // bytes of all clients' buffers together; 0 = any
 }
@@ -89,6 +92,7 @@ type Server struct {
 	pause      pause
 	budget     budget
 	counters   counters
+	slow       slowLog
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
 	runID      string
 	started    int64 // ns
@@ -122,6 +126,10 @@ func New(c Config) *Server {
 // Apply puts new settings in force.
 func (srv *Server) Apply(s Settings) {
 	srv.accounts.requirePassword(s.Password)
+	if s.SlowLogLen == 0 || s.SlowerThan < 0 {
+		s.SlowerThan = math.MaxInt64
+	}
+	srv.slow.trim(s.SlowLogLen)
 	srv.settings.Store(&s)
 }
 

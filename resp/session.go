@@ -195,6 +195,7 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
 	default:
+		s.run.args = args
 		c.run(s, args)
 	}
 }

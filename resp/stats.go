@@ -9,7 +9,8 @@ var bucketsNs = [...]int64{1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6
 // pipeline of 32 costs one round of atomic additions and not 32.
 type run struct {
 	cmd                            *command
-	started                        int64 // ns, of the call at hand; 0 = none
+	started                        int64    // ns, of the call at hand; 0 = none
+	args                           [][]byte // of the call at hand; none if it was refused
 	calls, allowed, denied, errors uint64
 	ns                             uint64
 	hist                           [len(bucketsNs) + 1]uint32
@@ -67,7 +68,10 @@ func (s *Session) lap(ns int64) {
 	}
 	s.run.hist[i]++
 	s.run.ns += uint64(d)
-	s.run.started = 0
+	if d >= int64(s.conf.SlowerThan) && s.run.cmd != nil {
+		s.srv.slow.add(s, s.run.cmd, s.run.args, d)
+	}
+	s.run.started, s.run.args = 0, nil
 }
 
 // settle ends a batch: everything counted so far goes to the server's totals.

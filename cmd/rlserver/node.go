@@ -100,7 +100,8 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
 		return nil
-	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients", "shutdown-timeout")
+	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients",
+		"slowlog-log-slower-than", "slowlog-max-len", "shutdown-timeout")
 	for _, d := range n.doors {
 		go n.srv.Serve(d)
 	}
@@ -129,6 +130,7 @@ func settings(v Values, mode engine.ClockMode) resp.Settings {
 	return resp.Settings{
 		CallerClock: mode, MaxSkew: v.MaxClockSkew.Milliseconds(), Password: string(v.RequirePass), ProtectedMode: v.ProtectedMode,
 		MaxClients: v.MaxClients, Timeout: v.Timeout, KeepAlive: v.TCPKeepalive, MaxBulk: v.ProtoMaxBulkLen, MaxClientMemory: int64(v.MaxMemoryClients),
+		SlowerThan: time.Duration(v.SlowerThan) * time.Microsecond, SlowLogLen: v.SlowLogLen,
 	}
 }
 

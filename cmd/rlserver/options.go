@@ -34,6 +34,8 @@ type Values struct {
 	Timeout          time.Duration // idle time allowed to a client; 0: any
 	TCPKeepalive     time.Duration // 0: off
 	HTTPAddr         string        // host:port; empty: off
+	SlowerThan       int           // µs from which a command goes to the slow log; negative: none does
+	SlowLogLen       int           // entries of the slow log
 	LogLevel         string        // debug, verbose, notice or warning: see levelNames
 	LogFormat        string        // text or json
 	Shards           int           // a power of two, or 0: as many as suit the cores
@@ -58,7 +60,9 @@ const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
 	maxShards      = 1 << 12
-	minBulkBytes   = 2 << 10 // room for the longest key and then some
+	maxSlowMicros  = 3_600_000_000 // an hour
+	maxSlowEntries = 10_000        // of at most 5 KiB each
+	minBulkBytes   = 2 << 10       // room for the longest key and then some
 	maxClientBytes = 2000 << 20
 	maxBulkBytes   = 1000 << 10 // a command of several arguments still fits the 1 MiB that one may have
 )
@@ -115,6 +119,10 @@ var options = []option{
 		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
 		kind: hostPort(func(v *Values) *string { return &v.HTTPAddr })},
+	{name: "slowlog-log-slower-than", def: "10000", help: "microseconds from which SLOWLOG keeps a command; 0: all; -1: none", live: true,
+		kind: integer(-1, maxSlowMicros, func(v *Values) *int { return &v.SlowerThan })},
+	{name: "slowlog-max-len", def: "128", help: "how many commands SLOWLOG keeps", live: true,
+		kind: integer(0, maxSlowEntries, func(v *Values) *int { return &v.SlowLogLen })},
 	{name: "loglevel", def: "notice", help: "least severe message that is logged", live: true,
 		kind: enum(func(v *Values) *string { return &v.LogLevel }, levelNames()...)},
 	{name: "log-format", def: "text", help: "one line for people, or JSON",
