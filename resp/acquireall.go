@@ -75,8 +75,8 @@ func rlAcquireAll(s *Session, args [][]byte) {
 		return
 	}
 	now := s.callerNow(c.now, c.given)
-	tx := s.srv.store.Lock(s.now, c.keys...)
-	defer tx.Unlock()
+	tx := s.lock(c.keys...)
+	defer s.unlock(&tx)
 	if fault := c.decide(s, &tx, now); fault != "" {
 		s.fail(fault)
 		return

@@ -13,7 +13,7 @@ import (
 const budgetWarnEvery = 10 * time.Second
 
 // budget is what the buffers of all clients take together: what has come and is
-// not executed, and what was answered and is not taken.
+// not executed, what was answered and is not taken, and what sessions keep.
 type budget struct {
 	used atomic.Int64 // bytes
 
@@ -21,9 +21,10 @@ type budget struct {
 	warned time.Time
 }
 
-// holds notes how much a connection's buffers take now, in bytes. Above the
-// bound of all the largest are closed.
+// holds notes how much a connection's buffers take now, in bytes; its session's
+// own come in addition. Above the bound of all the largest are closed.
 func (l *life) holds(n int64) {
+	n += l.s.keeps()
 	grown := n - l.s.held.Load()
 	if grown == 0 {
 		return

@@ -46,7 +46,7 @@ func clientSubs() []*command {
 			args: []arg{{name: "timeout", kind: "integer"}, {name: "mode", kind: "oneof", optional: true, sub: []arg{
 				{name: "write", kind: "pure-token", token: "WRITE"}, {name: "all", kind: "pure-token", token: "ALL"}}}}},
 		{name: "unpause", arity: 2, flags: admin, summary: "Ends a pause: what waited is executed.", complexity: "O(N) with N connections", reply: "ok", run: clientUnpause},
-		{name: "reply", arity: 3, flags: about, summary: "Whether this connection is answered; SKIP leaves out the next command's answer.", reply: "ok", run: clientReply,
+		{name: "reply", arity: 3, flags: about | flagNoMulti, summary: "Whether this connection is answered; SKIP leaves out the next command's answer.", reply: "ok", run: clientReply,
 			args: []arg{{name: "action", kind: "oneof", sub: []arg{
 				{name: "on", kind: "pure-token", token: "ON"}, {name: "off", kind: "pure-token", token: "OFF"}, {name: "skip", kind: "pure-token", token: "SKIP"}}}}},
 		{name: "no-evict", arity: 3, flags: admin, summary: "Whether this connection stays when those with the largest buffers are closed, see maxmemory-clients.", reply: "ok", run: clientNoEvict, args: onOff},

@@ -18,6 +18,9 @@ const (
 	flagDecides                   // debits: its answers are counted as decisions
 	flagMovable                   // where the keys are depends on the arguments
 	flagAllKeys                   // a call that names no key reaches all of them
+	flagWhole                     // locks all keys there are
+	flagAtOnce                    // is not queued inside MULTI
+	flagNoMulti                   // is refused inside MULTI
 	flagSkipSlow                  // the slow log leaves it out
 )
 
@@ -28,7 +31,8 @@ var flagWords = []struct {
 	word string
 }{
 	{flagWrite, "write"}, {flagRead, "readonly"}, {flagDenyOOM, "denyoom"}, {flagAdmin, "admin"},
-	{flagLoading, "loading"}, {flagStale, "stale"}, {flagSkipSlow, "skip_slowlog"}, {flagFast, "fast"}, {flagNoAuth, "no_auth"}, {flagMovable, "movablekeys"},
+	{flagLoading, "loading"}, {flagStale, "stale"}, {flagSkipSlow, "skip_slowlog"}, {flagFast, "fast"}, {flagNoAuth, "no_auth"},
+	{flagNoMulti, "no_multi"}, {flagMovable, "movablekeys"},
 }
 
 // arg is one argument of a command as COMMAND DOCS and commands.md show it.
@@ -52,6 +56,7 @@ type command struct {
 	step       int
 	keysOf     func(args [][]byte) []int // where the keys are, if that depends on the arguments
 	touch      touch                     // what is done to the keys, if the flags do not tell
+	tours      func(args [][]byte) bool  // whether it goes through all keys in turns, as a tour; nil = never
 	group      string
 	also       []string // ACL categories that neither group nor flags tell, without @; of a subcommand its command's too
 	summary    string

@@ -35,6 +35,7 @@ func (c *conn) start() {
 			}
 		}
 		c.nc.Close()
+		c.s.end()
 		c.holds(0)
 		c.srv.forget(c)
 	}()

@@ -122,6 +122,7 @@ func quit(s *Session, args [][]byte) {
 func resetSession(s *Session, args [][]byte) {
 	s.proto, s.name, s.mute, s.noEvict, s.noTouch = 2, "", answered, false, false
 	s.toDefault()
+	s.endMulti()
 	s.status("RESET")
 }
 

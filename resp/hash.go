@@ -38,8 +38,8 @@ func hashRows() []*command {
 // bucketInfo looks a bucket up. It answers an error itself where the key holds
 // something else.
 func (s *Session) bucketInfo(key []byte) (info engine.Info, found, failed bool) {
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	e, found := tx.Get(key)
 	if !found {
 		return info, false, false

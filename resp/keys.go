@@ -28,15 +28,15 @@ func deleteKeys(tx *shard.Tx, keys [][]byte) (n int64) {
 
 // del is DEL, UNLINK and RL.RESET of named keys.
 func del(s *Session, args [][]byte) {
-	tx := s.srv.store.Lock(s.now, args[1:]...)
-	defer tx.Unlock()
+	tx := s.lock(args[1:]...)
+	defer s.unlock(&tx)
 	s.int(deleteKeys(&tx, args[1:]))
 }
 
 // exists is EXISTS key [key ...]; a key named twice counts twice.
 func exists(s *Session, args [][]byte) {
-	tx := s.srv.store.Lock(s.now, args[1:]...)
-	defer tx.Unlock()
+	tx := s.lock(args[1:]...)
+	defer s.unlock(&tx)
 	var n int64
 	for _, key := range args[1:] {
 		if _, found := tx.Get(key); found {
@@ -46,21 +46,25 @@ func exists(s *Session, args [][]byte) {
 	s.int(n)
 }
 
-// keyType is TYPE key: a bucket is a hash to those who look at Redis types, and
-// answers HGET; a window answers its algorithm's name, as a module's value does,
-// so that nobody tries to read it as one of Redis's own types.
+// keyType is TYPE key.
 func keyType(s *Session, args [][]byte) {
-	tx := s.srv.store.Lock(s.now, args[1])
-	defer tx.Unlock()
-	e, found := tx.Get(args[1])
-	switch {
-	case !found:
-		s.status("none")
-	case e.Kind == byte(engine.Bucket):
-		s.status("hash")
-	default:
-		s.status(engine.Algorithm(e.Kind).String())
+	tx := s.lock(args[1])
+	defer s.unlock(&tx)
+	if e, found := tx.Get(args[1]); found {
+		s.status(typeName(e.Kind))
+		return
 	}
+	s.status("none")
+}
+
+// typeName is what TYPE says of a kind: a bucket is a hash to those who look at
+// Redis types, and answers HGET; a window has its algorithm's name, as a
+// module's value has, so that nobody tries to read it as one of Redis's own.
+func typeName(kind byte) string {
+	if kind == byte(engine.Bucket) {
+		return "hash"
+	}
+	return engine.Algorithm(kind).String()
 }
 
 // ttl is TTL key, in seconds rounded as Redis does.
@@ -79,8 +83,8 @@ func pttl(s *Session, args [][]byte) {
 
 // remaining is ms to a key's deadline; it answers -2 itself for an absent key.
 func (s *Session) remaining(key []byte) (ms int64, found bool) {
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	e, found := tx.Get(key)
 	if !found {
 		s.int(-2)
@@ -90,7 +94,7 @@ func (s *Session) remaining(key []byte) (ms int64, found bool) {
 	return max(e.Deadline-s.now, 1), true
 }
 
-func dbsize(s *Session, args [][]byte) { s.int(int64(s.srv.store.Len())) }
+func dbsize(s *Session, args [][]byte) { s.int(int64(s.countKeys())) }
 
 // flushAll is FLUSHALL and FLUSHDB [ASYNC|SYNC]; both are immediate.
 func flushAll(s *Session, args [][]byte) {
@@ -98,6 +102,8 @@ func flushAll(s *Session, args [][]byte) {
 		s.fail(errSyntax)
 		return
 	}
-	s.srv.store.Clear()
+	tx := s.lockAll()
+	tx.Clear()
+	s.unlock(&tx)
 	s.ok()
 }

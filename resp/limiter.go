@@ -206,8 +206,8 @@ func rlPeek(s *Session, args [][]byte) {
 		return
 	}
 	now := s.callerNow(p.now, p.given)
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	if p.stored {
 		e, found := tx.Get(key)
 		if !found {
@@ -253,8 +253,8 @@ func rlRefund(s *Session, args [][]byte) {
 		return
 	}
 	now := s.callerNow(caller, given)
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	e, found := tx.Get(key)
 	if !found {
 		s.nullArray()
@@ -313,8 +313,8 @@ func rlPenalize(s *Session, args [][]byte) {
 		return
 	}
 	now := s.callerNow(caller, given)
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	old, wrongType := s.entryFor(&tx, key, &lim)
 	if wrongType {
 		s.fail(errWrongType)
@@ -344,8 +344,8 @@ func rlPenalize(s *Session, args [][]byte) {
 // rlGet is RL.GET key: what is stored, as a map. Of a key under a named limit it
 // is what that limit, as it is now, finds there.
 func rlGet(s *Session, args [][]byte) {
-	tx := s.srv.store.Lock(s.now, args[1])
-	defer tx.Unlock()
+	tx := s.lock(args[1])
+	defer s.unlock(&tx)
 	e, found := tx.Get(args[1])
 	if !found {
 		s.null()

@@ -97,12 +97,12 @@ func namedRows() []*command {
 			summary: "Limits that the server holds by name: written @name wherever a limit stands, and changed for all their keys at once.",
 			reply:   "any", run: help,
 			subs: []*command{
-				{name: "set", arity: 4, flags: flagWrite | flagAdmin | flagLimiter, reply: "ok", run: limitSet,
+				{name: "set", arity: 4, flags: flagWrite | flagAdmin | flagLimiter | flagWhole, reply: "ok", run: limitSet,
 					summary: "Makes or changes a limit, such as wb:orders:list, or that of a group, such as wb:* or *. adaptive:min..max:burst looks for its rate, see RL.FEEDBACK. Answers when it is on disk.",
 					args:    []arg{argName, {name: "limit-expression", kind: "string"}}},
 				{name: "get", arity: 3, flags: flagFast | flagLimiter, reply: "bulk?", run: limitGet,
 					summary: "The expression of the limit of exactly this name.", args: []arg{argName}},
-				{name: "del", arity: 3, flags: flagWrite | flagAdmin | flagLimiter, reply: "integer", run: limitDel,
+				{name: "del", arity: 3, flags: flagWrite | flagAdmin | flagLimiter | flagWhole, reply: "integer", run: limitDel,
 					summary: "Forgets a limit. Its keys stay as they are; a call that names it is an error, or falls back to a group. Answers when that is on disk.",
 					args:    []arg{argName}},
 				{name: "list", arity: -2, flags: flagLimiter, reply: "map", run: limitList,
@@ -118,7 +118,7 @@ func limitSet(s *Session, args [][]byte) {
 	n := shard.NamedLimit{Name: string(args[2])}
 	err := n.Parse(args[3])
 	if err == nil {
-		_, err = s.srv.store.Limits().SetNamed(n)
+		err = s.setLimit(n)
 	}
 	if err != nil {
 		s.limitFault(args[2], err)
@@ -130,7 +130,7 @@ func limitSet(s *Session, args [][]byte) {
 
 // limitDel is RL.LIMIT DEL name.
 func limitDel(s *Session, args [][]byte) {
-	_, found, err := s.srv.store.Limits().Delete(args[2])
+	found, err := s.deleteLimit(args[2])
 	switch {
 	case err != nil:
 		s.limitFault(args[2], err)

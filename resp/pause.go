@@ -80,12 +80,12 @@ func (p *pause) end(srv *Server) {
 }
 
 // holds says whether a command must wait.
-func (p *pause) holds(t *table, args [][]byte) bool {
+func (p *pause) holds(s *Session, args [][]byte) bool {
 	kind := p.kind.Load()
 	if kind == pauseNone || len(args) == 0 {
 		return false
 	}
-	c := t.lookup(args[0])
+	c := s.srv.table.lookup(args[0])
 	if c != nil && c.subs != nil && len(args) > 1 {
 		c = c.sub(args[1])
 	}
@@ -95,5 +95,5 @@ func (p *pause) holds(t *table, args [][]byte) bool {
 	case c == nil:
 		return false
 	}
-	return c.flags&flagWrite != 0
+	return c.flags&flagWrite != 0 || c.full == "exec" && s.multi != nil && s.multi.writes
 }

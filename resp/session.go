@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rlserver/rlserver/engine"
+	"github.com/rlserver/rlserver/shard"
 	"github.com/tidwall/redcon"
 )
 
@@ -41,6 +42,13 @@ type Session struct {
 	mark     int    // where in out the replies of the command at hand start
 
 	turn func(*Session) (done bool) // what is left of a command that works in turns, nil = none
+
+	multi   *transaction  // what MULTI began, nil = nothing
+	watches []shard.Watch // until the next EXEC
+	watched int           // bytes of their keys
+	touring int           // bytes that a command in turns has found so far
+	tx      *shard.Tx     // what EXEC runs commands on, nil = each locks its own keys
+	atOnce  bool          // in EXEC: what works in turns does them all
 
 	progress uint64 // commands taken so far
 
@@ -107,13 +115,16 @@ func (s *Session) Feed(in []byte) (taken int) {
 		if used == 0 {
 			break
 		}
-		if pausing && s.srv.pause.holds(s.srv.table, args) {
+		if pausing && s.srv.pause.holds(s, args) {
 			s.parser.reset()
 			s.paused = true
 			break
 		}
 		if len(args) > 0 {
 			s.dispatch(args, in[taken] != '*')
+			if s.multi != nil {
+				s.multi.judge(s.run.args != nil)
+			}
 			if began == 0 {
 				began = s.ns
 			}
@@ -132,8 +143,13 @@ func (s *Session) Feed(in []byte) (taken int) {
 }
 
 // inTurns does a turn of a long command. While it is not done, each Feed does
-// one more, and the client's next commands wait.
+// one more, and the client's next commands wait. In EXEC others wait instead.
 func (s *Session) inTurns(turn func(*Session) (done bool)) {
+	for s.atOnce {
+		if turn(s) {
+			return
+		}
+	}
 	if s.turn = turn; turn(s) {
 		s.turn = nil
 	}
@@ -159,6 +175,22 @@ func (s *Session) abort() {
 	s.fail(errInternal)
 	s.act, s.full, s.turn = actionClose, false, nil
 	s.settle()
+}
+
+// end is the end of the conversation: it leaves nothing behind.
+func (s *Session) end() {
+	s.endMulti()
+	s.turn, s.touring = nil, 0
+}
+
+// keeps is how many bytes the session has, beside its input and output, for
+// what its client asked for.
+func (s *Session) keeps() int64 {
+	n := keptPerWatch*len(s.watches) + 2*s.watched + s.touring // a watched key is kept here and in its shard
+	if s.multi != nil {
+		n += s.multi.bytes
+	}
+	return int64(n)
 }
 
 // dispatch runs one command.
@@ -194,6 +226,8 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	case !s.user.rights.Load().everything && !s.permitted(c, args):
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
+	case s.multi != nil && c.flags&flagAtOnce == 0:
+		s.enqueue(c, args)
 	default:
 		s.run.args = args
 		c.run(s, args)

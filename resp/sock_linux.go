@@ -116,6 +116,7 @@ func (c *sock) release() {
 	c.in, c.out, c.state = inbox{}, nil, gone
 	l.unwatch(c)
 	l.count.Add(-1)
+	c.s.end()
 	c.holds(0)
 	c.srv.forget(c)
 }

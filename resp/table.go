@@ -28,6 +28,7 @@ func rows() []*command {
 	all = append(all, resetRows()...)
 	all = append(all, hashRows()...)
 	all = append(all, keyRows()...)
+	all = append(all, multiRows()...)
 	all = append(all, slowLogRows()...)
 	all = append(all, connectionRows()...)
 	all = append(all, aclRows()...)
@@ -78,11 +79,11 @@ func keyRows() []*command {
 			summary: "Seconds until the server looks whether the key can be dropped; -2 if it is absent.", complexity: "O(1)", reply: "integer", run: ttl, args: []arg{argKey}},
 		{name: "pttl", arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
 			summary: "The same as TTL in ms.", complexity: "O(1)", reply: "integer", run: pttl, args: []arg{argKey}},
-		{name: "dbsize", arity: 1, flags: flagRead | flagFast, group: "server", also: []string{"keyspace"},
+		{name: "dbsize", arity: 1, flags: flagRead | flagFast | flagWhole, group: "server", also: []string{"keyspace"},
 			summary: "How many keys there are.", complexity: "O(1)", reply: "integer", run: dbsize},
-		{name: "flushall", arity: -1, flags: flagWrite | flagAllKeys, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
+		{name: "flushall", arity: -1, flags: flagWrite | flagAllKeys | flagWhole, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
 			summary: "Forgets all keys; named limits stay.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
-		{name: "flushdb", arity: -1, flags: flagWrite | flagAllKeys, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
+		{name: "flushdb", arity: -1, flags: flagWrite | flagAllKeys | flagWhole, touch: touchDelete, group: "server", also: []string{"keyspace", "dangerous"},
 			summary: "The same as FLUSHALL: there is one database.", complexity: "O(1)", reply: "ok", run: flushAll, args: []arg{argFlush}},
 	}
 }
@@ -109,9 +110,9 @@ func connectionRows() []*command {
 			args: []arg{{name: "username", kind: "string", optional: true}, {name: "password", kind: "string"}}},
 		{name: "select", arity: 2, flags: always, group: "connection",
 			summary: "Database 0 is the only one.", reply: "ok", run: selectDB, args: []arg{{name: "index", kind: "integer"}}},
-		{name: "quit", arity: -1, flags: always | flagNoAuth, group: "connection",
+		{name: "quit", arity: -1, flags: always | flagNoAuth | flagAtOnce, group: "connection",
 			summary: "Ends the connection.", reply: "ok", run: quit},
-		{name: "reset", arity: 1, flags: always | flagNoAuth, group: "connection",
+		{name: "reset", arity: 1, flags: always | flagNoAuth | flagAtOnce, group: "connection",
 			summary: "The connection as it was at its start.", reply: "status", run: resetSession},
 		{name: "client", arity: -2, group: "connection", summary: "About this connection.", reply: "any", run: help,
 			subs: clientSubs()},
@@ -134,7 +135,7 @@ func serverRows() []*command {
 			args: []arg{{name: "schedule", kind: "pure-token", token: "SCHEDULE", optional: true}}},
 		{name: "lastsave", arity: 1, flags: always | flagFast | flagAdmin, group: "server",
 			summary: "Unix seconds of the last successful write to disk.", reply: "integer", run: lastSave},
-		{name: "shutdown", arity: -1, flags: always | flagAdmin, group: "server",
+		{name: "shutdown", arity: -1, flags: always | flagAdmin | flagNoMulti, group: "server",
 			summary: "Stops the server; writes to disk first unless NOSAVE is given.", reply: "none", run: shutdown,
 			args: []arg{{name: "save-selector", kind: "oneof", optional: true, sub: []arg{
 				{name: "nosave", kind: "pure-token", token: "NOSAVE"}, {name: "save", kind: "pure-token", token: "SAVE"}}},

@@ -5,8 +5,8 @@ import "github.com/rlserver/rlserver/engine"
 // take decides op on one key under lim at now and writes what was debited. It
 // answers an error itself and is then not ok. The decision is not answered yet.
 func (s *Session) take(key []byte, lim *engine.Limit, now int64, op engine.Op) (d engine.Decision, ok bool) {
-	tx := s.srv.store.Lock(s.now, key)
-	defer tx.Unlock()
+	tx := s.lock(key)
+	defer s.unlock(&tx)
 	old, wrongType := s.entryFor(&tx, key, lim)
 	if wrongType {
 		s.fail(errWrongType)

@@ -18,7 +18,7 @@ var replyText = map[string]string{
 }
 
 // groupTitles orders the manual.
-var groupTitles = [][2]string{{"limiter", "Limits"}, {"hash", "Buckets as hashes"}, {"generic", "Keys"}, {"connection", "Connections"}, {"server", "The server"}}
+var groupTitles = [][2]string{{"limiter", "Limits"}, {"hash", "Buckets as hashes"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"connection", "Connections"}, {"server", "The server"}}
 
 // TestCommandsManual holds commands.md against the command table and its
 // transcripts, of which the first paragraph is the example.
