@@ -121,7 +121,7 @@ func listen(tb testing.TB, s *Session, pieces ...[]byte) (said []byte) {
 // changing says whether the answers may differ from one server to the next.
 func changing(sent []byte) bool {
 	sent = bytes.ToLower(sent)
-	for _, word := range []string{"info", "genpass", "log", "hotkeys", "slowlog", "memory", "random", "scan"} {
+	for _, word := range []string{"info", "genpass", "log", "hotkeys", "slowlog", "memory", "random", "scan", "keys"} {
 		if bytes.Contains(sent, []byte(word)) {
 			return true
 		}

@@ -26,7 +26,7 @@ func TestResetMatchInTurns(t *testing.T) {
 		}
 		taken += c.s.Feed(in[taken:])
 	}
-	if least := keys / (resetTurnKeys + 256); turns < least {
+	if least := keys / (tourTurnKeys + 256); turns < least {
 		t.Errorf("done in %d turns, want at least %d", turns, least)
 	}
 	if got, want := string(c.s.Output()), fmt.Sprintf(":%d\r\n:%d\r\n", keys/2, keys/2); got != want || taken != len(in) {
@@ -60,7 +60,7 @@ func BenchmarkResetMatchTurn(b *testing.B) {
 			c.s.Feed(nil)
 		}
 		c.s.Written()
-		for i := range 3 * resetTurnKeys {
+		for i := range 3 * tourTurnKeys {
 			c.ints(fmt.Sprintf("RL.ACQUIRE key:%012d 1 2", i))
 		}
 		b.StartTimer()
@@ -72,7 +72,7 @@ func BenchmarkResetMatchTurn(b *testing.B) {
 type tickingClock struct{ ns *int64 }
 
 func (c tickingClock) NowNs() int64 {
-	*c.ns += resetTurnNs / 5
+	*c.ns += tourTurnNs / 5
 	return 1767225600e9 + *c.ns
 }
 
@@ -80,7 +80,7 @@ func (c tickingClock) NowNs() int64 {
 // the clock after each key.
 func TestResetMatchLongPattern(t *testing.T) {
 	const keys, perTurn = 100, 5
-	for _, pattern := range []string{strings.Repeat("*a", 500) + "b", strings.Repeat("*", shortPattern+1)} {
+	for _, pattern := range []string{strings.Repeat("*a", 500) + "b", strings.Repeat("*", 65)} {
 		srv := newTestServer(tickingClock{new(int64)})
 		c := newTalker(t, srv)
 		for i := range keys {

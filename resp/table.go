@@ -28,6 +28,7 @@ func rows() []*command {
 	all = append(all, resetRows()...)
 	all = append(all, hashRows()...)
 	all = append(all, keyRows()...)
+	all = append(all, scanRows()...)
 	all = append(all, multiRows()...)
 	all = append(all, slowLogRows()...)
 	all = append(all, connectionRows()...)

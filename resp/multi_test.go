@@ -1,0 +1,295 @@
+package resp
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Nothing but lock.go and exec.go takes the keyspace's locks: a handler that did
+// would wait for itself inside EXEC.
+func TestHandlersLockThroughTheSession(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || file == "lock.go" || file == "exec.go" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range []string{"store.Lock", "store.Clear(", "tx.Unlock("} {
+			if strings.Contains(string(text), call) {
+				t.Errorf("%s has %s: handlers use s.lock, s.lockAll and s.unlock, that know of EXEC", file, call)
+			}
+		}
+	}
+}
+
+// all sends lines and returns what they are answered together.
+func (c *talker) all(lines ...string) string {
+	var out strings.Builder
+	for _, line := range lines {
+		out.WriteString(c.raw(line))
+	}
+	return out.String()
+}
+
+func TestExecReplies(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	const decision = "*5\r\n:1\r\n:0\r\n:%d\r\n:%d\r\n:5\r\n"
+	first, second := fmt.Sprintf(decision, 4, 3600000), fmt.Sprintf(decision, 3, 7200000)
+	for _, tc := range []struct {
+		lines []string
+		want  string // EXEC's reply
+	}{
+		{[]string{}, "*0\r\n"},
+		{[]string{"PING"}, "*1\r\n+PONG\r\n"},
+		{[]string{"RL.ACQUIRE a 1/1h 5 1000", "RL.ACQUIRE a 1/1h 5 1000"}, "*2\r\n" + first + second},
+		{[]string{"PING", "RL.ACQUIRE b 1/1h 5 1000", "ECHO x", "ECHO y", "RL.ACQUIRE b 1/1h 5 1000"}, "*5\r\n+PONG\r\n" + first + "$1\r\nx\r\n$1\r\ny\r\n" + second},
+		{[]string{"RL.ACQUIRE c 1/1h 5 1000", "PING", "RL.ACQUIRE c 1/1h 5 1000", "PING"}, "*4\r\n" + first + "+PONG\r\n" + second + "+PONG\r\n"},
+		{[]string{"EXISTS a b c", "FLUSHALL", "DBSIZE", "RL.ACQUIRE a 1/1h 5 1000", "DBSIZE"}, "*5\r\n:3\r\n+OK\r\n:0\r\n" + first + ":1\r\n"},
+		// What the connection is does not change before the keys are answered.
+		{[]string{"HELLO 3", "TYPE a", "HELLO 2", "CLIENT GETNAME"}, ""},
+	} {
+		if got := c.all(append([]string{"MULTI"}, tc.lines...)...); got != "+OK\r\n"+strings.Repeat("+QUEUED\r\n", len(tc.lines)) {
+			t.Errorf("%q: queued with %q", tc.lines, got)
+		}
+		if got := c.raw("EXEC"); got != tc.want && tc.want != "" {
+			t.Errorf("%q:\ngot  %q\nwant %q", tc.lines, got, tc.want)
+		} else if tc.want == "" && !strings.HasSuffix(got, "$-1\r\n") {
+			t.Errorf("%q: %q", tc.lines, got)
+		}
+	}
+}
+
+// A whole transaction in one write is answered in one.
+func TestExecPipelined(t *testing.T) {
+	c := newTalker(t, trustedServer())
+	in := strings.Join([]string{string(frame("MULTI")), string(frame("PING")), "PING\r\n", string(frame("EXEC")), string(frame("PING"))}, "")
+	taken := c.s.Feed([]byte(in))
+	if got := string(c.s.Output()); taken != len(in) || got != "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+PONG\r\n+PONG\r\n+PONG\r\n" {
+		t.Errorf("%d taken, %q", taken, got)
+	}
+	// The input is the connection's to overwrite: what was queued is a copy.
+	c.s.Written()
+	in = string(frame("MULTI")) + string(frame("ECHO", "mine"))
+	buf := []byte(in)
+	c.s.Feed(buf)
+	clear(buf)
+	c.s.Written()
+	if got := c.raw("EXEC"); got != "*1\r\n$4\r\nmine\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// rounds is durability that tells what was asked of it.
+type rounds struct {
+	noDisk
+	n uint64
+}
+
+func (r *rounds) Save() uint64 { r.n++; return r.n }
+
+// The reply of a transaction waits at the gate for what one of its commands
+// waits for.
+func TestExecWaitsAtTheGate(t *testing.T) {
+	srv := trustedServer()
+	disk := &rounds{}
+	srv.durability = disk
+	c := newTalker(t, srv)
+	for i, call := range []string{"RL.LIMIT SET n 1:2", "SAVE", "RL.LIMIT DEL n"} {
+		for _, line := range []string{"MULTI", "RL.ACQUIRE a 1/1h 5", call, "PING"} {
+			c.s.Feed(frame(strings.Fields(line)...))
+		}
+		if c.s.round != 0 {
+			t.Errorf("%s: waits for round %d before EXEC", call, c.s.round)
+		}
+		c.s.Feed(frame("EXEC"))
+		if want := uint64(i + 1); c.s.round != want {
+			t.Errorf("%s: EXEC waits for round %d, want %d", call, c.s.round, want)
+		}
+		c.s.Written()
+	}
+}
+
+func TestMultiBounds(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	c.raw("MULTI")
+	for range maxQueued {
+		if got := c.raw("PING"); got != "+QUEUED\r\n" {
+			t.Fatal(got)
+		}
+	}
+	if got := c.raw("PING"); !strings.HasPrefix(got, "-ERR the transaction has 4096 commands") {
+		t.Errorf("%q", got)
+	}
+	if c.s.multi.queue != nil || c.s.keeps() != 0 {
+		t.Error("a spoiled transaction keeps its queue")
+	}
+	if got := c.all("PING", "EXEC"); got != "+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n" {
+		t.Errorf("%q", got)
+	}
+	c.raw("MULTI")
+	for range maxQueued {
+		c.raw("PING")
+	}
+	if got := c.raw("EXEC"); strings.Count(got, "+PONG") != maxQueued {
+		t.Errorf("%d of %d commands ran", strings.Count(got, "+PONG"), maxQueued)
+	}
+
+	c.raw("MULTI")
+	big := strings.Repeat("x", 100<<10)
+	fits := maxQueuedBytes / (100<<10 + 100)
+	for range fits {
+		if got := c.raw("ECHO " + big); got != "+QUEUED\r\n" {
+			t.Fatalf("%.60q", got)
+		}
+	}
+	if n := c.s.keeps(); n < int64(fits)*100<<10 || n > maxQueuedBytes {
+		t.Errorf("a transaction of %d bytes counts as %d", fits*100<<10, n)
+	}
+	if got := c.raw("ECHO " + big); !strings.HasPrefix(got, "-ERR the transaction takes more than 1048576 bytes") {
+		t.Errorf("%.80q", got)
+	}
+	if got := c.raw("DISCARD"); got != "+OK\r\n" || c.s.multi != nil || c.s.keeps() != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWatchBounds(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	var keys []string
+	for i := range maxWatched {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	line := "WATCH " + strings.Join(keys, " ")
+	if got := c.all(line, line); got != "+OK\r\n+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := c.raw("WATCH more"); !strings.HasPrefix(got, "-ERR 1025 keys to watch: expected at most 1024") {
+		t.Errorf("%q", got)
+	}
+	if n := c.s.keeps(); n < maxWatched*keptPerWatch || n > maxWatched*(keptPerWatch+10) {
+		t.Errorf("%d watches count as %d bytes", maxWatched, n)
+	}
+	if got := c.all("MULTI", "PING", "EXEC"); !strings.HasSuffix(got, "*1\r\n+PONG\r\n") {
+		t.Errorf("%q", got)
+	}
+	long := strings.Repeat("k", maxWatchedBytes/4)
+	if got := c.raw(fmt.Sprintf("WATCH 1%s 2%s 3%s 4%s", long, long, long, long)); !strings.HasPrefix(got, "-ERR the keys to watch have 65540 bytes") {
+		t.Errorf("%.80q", got)
+	}
+	if got := c.raw(fmt.Sprintf("WATCH 1%s 2%s 3%s", long, long, long)); got != "+OK\r\n" {
+		t.Errorf("%.80q", got)
+	}
+	c.s.end()
+	if len(c.s.watches) != 0 || c.s.keeps() != 0 {
+		t.Error("watches outlive their client")
+	}
+}
+
+// A transaction of commands that tell much does not fill the memory.
+func TestExecReplyBound(t *testing.T) {
+	c := newTalker(t, trustedServer())
+	c.raw("MULTI")
+	for range 1000 {
+		c.raw("COMMAND DOCS")
+	}
+	c.raw("RL.ACQUIRE a 1/1h 5")
+	got := c.raw("EXEC")
+	if len(got) > maxExecReply+1<<20 || !strings.Contains(got, "-ERR not run: the transaction's reply has more than 16777216 bytes already\r\n") {
+		t.Errorf("%d bytes", len(got))
+	}
+	if !strings.HasPrefix(got, "*1001\r\n") || !strings.HasSuffix(got, ":5\r\n") || c.raw("EXISTS a") != ":1\r\n" {
+		t.Error("the command that writes was not run")
+	}
+}
+
+// A right that is withdrawn between MULTI and EXEC is withdrawn.
+func TestExecAsksForRightsAgain(t *testing.T) {
+	srv := trustedServer()
+	admin, c := newTalker(t, srv), newTalker(t, srv)
+	admin.all("ACL SETUSER app on nopass ~* +@all")
+	c.all("AUTH app x", "MULTI", "RL.ACQUIRE a 1/1h 5", "PING")
+	admin.all("ACL SETUSER app -rl.acquire")
+	got := c.raw("EXEC")
+	if want := "*2\r\n-NOPERM this user has no permissions to run the 'rl.acquire' command\r\n+PONG\r\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if n := srv.store.Len(); n != 0 {
+		t.Errorf("%d keys", n)
+	}
+}
+
+// A fault in a command of a transaction lets go of the keys.
+func TestExecFaultUnlocks(t *testing.T) {
+	srv := trustedServer()
+	srv.table.byName["rl.peek"].run = func(*Session, [][]byte) { panic("a fault") }
+	c, other := newTalker(t, srv), newTalker(t, srv)
+	c.all("WATCH k", "MULTI", "RL.ACQUIRE k 1/1h 5", "RL.PEEK k", "DBSIZE")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no fault")
+			}
+		}()
+		c.raw("EXEC")
+	}()
+	c.s.abort()
+	c.s.end()
+	done := make(chan string)
+	go func() { done <- other.all("FLUSHALL", "MULTI", "DBSIZE", "EXEC") }()
+	select {
+	case got := <-done:
+		if got != "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:0\r\n" {
+			t.Errorf("%q", got)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the keys are still locked")
+	}
+}
+
+// BenchmarkExec is the longest that a transaction can hold the keys: as many
+// commands as are queued, of the kinds that do most.
+func BenchmarkExec(b *testing.B) {
+	for _, bm := range []struct {
+		name, line string
+		n          int
+	}{
+		{"two keys", "RL.ACQUIRE a 1/1h 1000000000", 2},
+		{"buckets", "RL.ACQUIRE a 1/1h 1000000000", maxQueued},
+		{"full logs", "RL.ACQUIRE log log:4096/1h COST 0", maxQueued},
+		{"deletions", "DEL " + strings.Repeat("k ", 4000), 1 << 20 / (4000 * 26)},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			c := newTalker(b, newTestServer(wallClock{time.Now()}))
+			for i := range 4096 {
+				c.raw(fmt.Sprintf("RL.ACQUIRE log log:4096/1h %d", 1767225600000+i))
+			}
+			in := frame(strings.Fields(bm.line)...)
+			for b.Loop() {
+				b.StopTimer()
+				c.raw("MULTI")
+				for range bm.n {
+					c.s.Feed(in)
+					c.s.Written()
+				}
+				b.StartTimer()
+				c.s.Feed(frame("EXEC"))
+				b.StopTimer()
+				c.s.Written()
+				b.StartTimer()
+			}
+		})
+	}
+}
