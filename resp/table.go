@@ -29,6 +29,8 @@ func rows() []*command {
 	all = append(all, hashRows()...)
 	all = append(all, keyRows()...)
 	all = append(all, scanRows()...)
+	all = append(all, expireRows()...)
+	all = append(all, objectRows()...)
 	all = append(all, multiRows()...)
 	all = append(all, slowLogRows()...)
 	all = append(all, connectionRows()...)
