@@ -1,7 +1,5 @@
 package resp
 
-import "github.com/tidwall/redcon"
-
 // The wire's errors. Redis's own texts stand where Redis has one, since drivers
 // key on them; ours name the argument, what came and what was expected.
 const (
@@ -76,11 +74,12 @@ func appendError(out []byte, text string) []byte {
 	if len(text) > maxErrorBytes && text != errDenied && text != errHelloNoAuth {
 		text = text[:maxErrorBytes]
 	}
-	clean := []byte(text)
-	for i, ch := range clean {
+	out = append(out, '-')
+	for _, ch := range []byte(text) {
 		if ch == '\r' || ch == '\n' || ch == 0 {
-			clean[i] = ' '
+			ch = ' '
 		}
+		out = append(out, ch)
 	}
-	return redcon.AppendError(out, string(clean))
+	return append(out, "\r\n"...)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"reflect"
 	"runtime"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +29,6 @@ func (srv *Server) infoSections() []section {
 		fields[sec] = append(fields[sec], [2]string{name, fmt.Sprint(value)})
 	}
 	srv.serverFields(add)
-	memoryFields(add)
 	loading := 0
 	if srv.loading.Load() {
 		loading = 1
@@ -70,36 +68,6 @@ func (srv *Server) serverFields(add func(sec, name string, value any)) {
 	add("Server", "uptime_in_days", up/86400)
 }
 
-// memoryFields tells what the process holds: the Go heap in use and the
-// resident set.
-func memoryFields(add func(sec, name string, value any)) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	used, rss := sample[0].Value.Uint64(), residentBytes()
-	add("Memory", "used_memory", used)
-	add("Memory", "used_memory_human", human(used))
-	add("Memory", "used_memory_rss", rss)
-	add("Memory", "used_memory_rss_human", human(rss))
-	add("Memory", "maxmemory", 0)
-	add("Memory", "maxmemory_human", "0B")
-	add("Memory", "maxmemory_policy", "noeviction")
-	add("Memory", "mem_allocator", "go")
-}
-
-// residentBytes is the process's resident set; 0 where /proc is absent.
-func residentBytes() uint64 {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	words := strings.Fields(string(b))
-	if len(words) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseUint(words[1], 10, 64)
-	return pages * uint64(os.Getpagesize())
-}
-
 func cpuFields(add func(sec, name string, value any)) {
 	var ru syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &ru) != nil {
@@ -107,19 +75,6 @@ func cpuFields(add func(sec, name string, value any)) {
 	}
 	add("CPU", "used_cpu_sys", fmt.Sprintf("%d.%06d", ru.Stime.Sec, ru.Stime.Usec))
 	add("CPU", "used_cpu_user", fmt.Sprintf("%d.%06d", ru.Utime.Sec, ru.Utime.Usec))
-}
-
-// human is a size as Redis writes it: 1.50M.
-func human(n uint64) string {
-	units := "BKMGT"
-	f, i := float64(n), 0
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%dB", n)
-	}
-	return fmt.Sprintf("%.2f%c", f, units[i])
 }
 
 // tagged adds the fields of a Stats struct that carry `info:"Section:name"`.

@@ -35,3 +35,6 @@ func (c *legs) haveRoom(tx *shard.Tx) bool {
 	}
 	return true
 }
+
+// ClientMemory returns the bytes that the buffers of all clients take.
+func (srv *Server) ClientMemory() int64 { return srv.budget.used.Load() }

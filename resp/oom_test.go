@@ -90,3 +90,18 @@ func TestOutOfMemoryIsNotAsked(t *testing.T) {
 		t.Errorf("%d keys refused", n)
 	}
 }
+
+// Who floods a server at its limit makes it collect no garbage.
+func TestOutOfMemoryAllocatesNothing(t *testing.T) {
+	srv := trustedServer()
+	s := srv.newSession("test", "test")
+	srv.store.SetMaxBytes(1)
+	in := frame("RL.ACQUIRE", "new", "10", "20")
+	n := testing.AllocsPerRun(100, func() {
+		s.Feed(in)
+		s.Written()
+	})
+	if n > 0 && !raceEnabled {
+		t.Errorf("%v allocations", n)
+	}
+}

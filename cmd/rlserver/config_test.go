@@ -36,7 +36,7 @@ func TestConfigGet(t *testing.T) {
 	}{
 		{"port", [][2]string{{"port", "6390"}}},
 		{"PORT", [][2]string{{"port", "6390"}}},
-		{"max*", [][2]string{{"max-clock-skew", "1s"}, {"maxclients", "10000"}, {"maxmemory-clients", "268435456"}}},
+		{"max*", [][2]string{{"max-clock-skew", "1s"}, {"maxclients", "10000"}, {"maxmemory-clients", "268435456"}, {"maxmemory", "0"}, {"maxmemory-policy", "noeviction"}}},
 		{"time?ut", [][2]string{{"timeout", "0"}}},
 		{"[p]or[s-u]", [][2]string{{"port", "6390"}}},
 		{"requirepass", [][2]string{{"requirepass", mask}}},

@@ -157,10 +157,10 @@ func formatDuration(d time.Duration) string {
 var sizeUnits = map[string]int64{"": 1, "b": 1, "k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30}
 
 // size is a number of bytes; CONFIG GET shows it without a unit, as Redis does.
-func size(lo, hi int, at func(*Values) *int) kind {
+func size[N int | int64](lo, hi N, at func(*Values) *N) kind {
 	return kind{
-		shape:  fmt.Sprintf("%s..%s", formatSize(lo), formatSize(hi)),
-		expect: fmt.Sprintf("a size from %s to %s, such as 64kb", formatSize(lo), formatSize(hi)),
+		shape:  fmt.Sprintf("%s..%s", formatSize(int64(lo)), formatSize(int64(hi))),
+		expect: fmt.Sprintf("a size from %s to %s, such as 64kb", formatSize(int64(lo)), formatSize(int64(hi))),
 		parse: func(v *Values, text string) error {
 			digits := strings.TrimRight(text, "bkmgBKMG")
 			unit, known := sizeUnits[strings.ToLower(text[len(digits):])]
@@ -171,21 +171,24 @@ func size(lo, hi int, at func(*Values) *int) kind {
 			if err != nil || n > int64(hi)/unit || n*unit < int64(lo) {
 				return fmt.Errorf("argument must be between %d and %d inclusive", lo, hi)
 			}
-			*at(v) = int(n * unit)
+			*at(v) = N(n * unit)
 			return nil
 		},
-		format: func(v *Values) string { return strconv.Itoa(*at(v)) },
+		format: func(v *Values) string { return strconv.FormatInt(int64(*at(v)), 10) },
 	}
 }
 
-func formatSize(n int) string {
+func formatSize(n int64) string {
+	text := func(n int64, unit string) string { return strconv.FormatInt(n, 10) + unit }
 	switch {
+	case n > 0 && n%(1<<30) == 0:
+		return text(n>>30, "gb")
 	case n > 0 && n%(1<<20) == 0:
-		return strconv.Itoa(n>>20) + "mb"
+		return text(n>>20, "mb")
 	case n > 0 && n%(1<<10) == 0:
-		return strconv.Itoa(n>>10) + "kb"
+		return text(n>>10, "kb")
 	}
-	return strconv.Itoa(n)
+	return text(n, "")
 }
 
 func boolean(at func(*Values) *bool) kind {

@@ -80,6 +80,11 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	signal.Notify(hangups, syscall.SIGHUP)
 	clock := newClock(machineSlept)
 	defer clock.Stop()
+	heap := newHeap(config)
+	heap.logStart(log)
+	ended := make(chan struct{})
+	defer close(ended)
+	go heap.watch(ended)
 	n, err := startNode(config, clock, log)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
@@ -88,6 +93,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 		}
 		return exitFailed
 	}
+	heap.store.Store(n.store)
 	if v := config.Values(); levelOf(v.LogLevel) <= slog.LevelInfo && v.LogFormat != "json" {
 		fmt.Fprint(stdout, n.banner())
 	}

@@ -19,13 +19,6 @@ import (
 	"github.com/rlserver/rlserver/shard"
 )
 
-// The sweep looks for entries past their deadline this often and for at most
-// this long: a quarter of one core when everything is due at once.
-const (
-	sweepEvery  = 100 * time.Millisecond
-	sweepBudget = 25 * time.Millisecond
-)
-
 // deadlineMargin is added to twice the clock skew before an entry may be looked
 // at for dropping, ms.
 const deadlineMargin = 1000
@@ -38,6 +31,7 @@ type node struct {
 	store   *shard.Store
 	db      *persist.DB
 	srv     *resp.Server
+	memory  *memory
 	web     *http.Server
 	doors   []door
 	certs   *certificates // nil = no TLS
@@ -93,15 +87,22 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	for _, d := range n.doors {
 		n.addrs = append(n.addrs, d.Addr().String())
 	}
+	n.memory = &memory{store: n.store, db: n.db, log: log}
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
-		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.store.Stats(), n.db.Stats()} },
+		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
 	})
+	n.memory.clients = n.srv.ClientMemory
+	n.memory.set(v.MaxMemory)
 	config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
 		return nil
 	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients",
 		"slowlog-log-slower-than", "slowlog-max-len", "shutdown-timeout")
+	config.OnSet(func(v Values) error {
+		n.memory.set(v.MaxMemory)
+		return nil
+	}, "maxmemory")
 	for _, d := range n.doors {
 		go n.srv.Serve(d)
 	}
@@ -145,7 +146,7 @@ func (n *node) askStop(saving bool) {
 // startWeb serves metrics and health.
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
-		Stats: func() []any { return []any{n.srv.Stats(), n.store.Stats(), n.db.Stats()} },
+		Stats: func() []any { return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats()} },
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})
 	if addr == "" {
@@ -191,14 +192,15 @@ func (n *node) load(skew int64) (err error) {
 	return err
 }
 
-// sweep drops entries past their deadline, a little at a time, until stop.
+// sweep drops entries past their deadline, a little at a time, and keeps to
+// maxmemory, until stop.
 func (n *node) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			n.store.Sweep(n.clock.NowNs()/1e6, sweepBudget)
+			n.memory.turn(n.clock.NowNs()/1e6, time.Now())
 		case <-n.stopped:
 			return
 		}

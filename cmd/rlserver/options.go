@@ -38,6 +38,7 @@ type Values struct {
 	SlowLogLen       int           // entries of the slow log
 	LogLevel         string        // debug, verbose, notice or warning: see levelNames
 	LogFormat        string        // text or json
+	MaxMemory        int64         // bytes; 0: none
 	Shards           int           // a power of two, or 0: as many as suit the cores
 	ShutdownTimeout  time.Duration
 	ProtoMaxBulkLen  int // bytes
@@ -65,6 +66,7 @@ const (
 	minBulkBytes   = 2 << 10       // room for the longest key and then some
 	maxClientBytes = 2000 << 20
 	maxBulkBytes   = 1000 << 10 // a command of several arguments still fits the 1 MiB that one may have
+	maxMemoryBytes = 1 << 40    // bytes
 )
 
 // options is the table. Its order is that of --help, CONFIG GET and the README.
@@ -115,6 +117,8 @@ var options = []option{
 		kind: size(minBulkBytes, maxBulkBytes, func(v *Values) *int { return &v.ProtoMaxBulkLen })},
 	{name: "maxmemory-clients", def: "256mb", help: "bytes of all client buffers; above, the largest are closed; 0: any", live: true,
 		kind: size(0, maxClientBytes, func(v *Values) *int { return &v.MaxMemoryClients })},
+	{name: "maxmemory", def: "0", help: "most memory of keys and buffers; then new keys are refused; 0: any", live: true,
+		kind: size(0, maxMemoryBytes, func(v *Values) *int64 { return &v.MaxMemory })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
 		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
@@ -135,6 +139,7 @@ var options = []option{
 type fact struct{ name, value, reason string }
 
 var facts = []fact{
+	{"maxmemory-policy", "noeviction", `live state is never evicted: new keys are refused; see "maxmemory"`},
 	{"save", "", `there are no RDB snapshots; see "durability" and "snapshot-interval"`},           // redis-benchmark asks
 	{"appendonly", "no", `there is no append-only file; see "durability" and "snapshot-interval"`}, // redis-benchmark asks
 }
