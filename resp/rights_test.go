@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,26 @@ func TestWrongRules(t *testing.T) {
 		}
 		if r.String() != before {
 			t.Errorf("%.40q: a change of a copy changed the rights: %s", c.rule, r)
+		}
+	}
+}
+
+// TestClone: a change of a copy, whether or not it comes into force, leaves alone
+// what clients go by meanwhile.
+func TestClone(t *testing.T) {
+	table := newTable(rows())
+	const rules = "on >a >b %R~k ~l &c +@read"
+	r, same := ruled(t, table, rules), ruled(t, table, rules)
+	for _, rule := range []string{"off", "<a", ">c", "%W~k", "~m", "&d", "+rl.acquire", "-rl.peek", "+@all", "nopass", "reset"} {
+		c := r.clone()
+		for range 2 { // what is appended first may show only then
+			if err := c.apply(table, rule); err != nil && rule != "<a" {
+				t.Fatal(rule, err)
+			}
+		}
+		c.seal(table)
+		if !reflect.DeepEqual(r, same) {
+			t.Errorf("%s changed the rights that are in force: %v", rule, r)
 		}
 	}
 }

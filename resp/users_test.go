@@ -34,7 +34,7 @@ func TestLogin(t *testing.T) {
 	u := newUsers(newTable(rows()), "")
 	for name, rules := range map[string]string{
 		"two": "on >first >second", "off": "off >first", "any": "on nopass", "any-off": "off nopass", "none": "on",
-		"hash": "on #" + fmt.Sprintf("%x", *hash("hashed")), "empty": "on >", "gone": "on nopass",
+		"hash": "on #" + fmt.Sprintf("%x", *hash("hashed")), "empty": "on >", "gone": "on nopass", "narrowed": "on nopass >x", "widened": "on >x nopass",
 	} {
 		if bad, err := u.set(name, strings.Fields(rules)); err != nil {
 			t.Fatal(bad, err)
@@ -48,7 +48,7 @@ func TestLogin(t *testing.T) {
 		{"two", "first", true}, {"two", "second", true}, {"two", "third", false}, {"two", "", false}, {"two", "First", false}, {"two", "first\x00", false},
 		{"Two", "first", false}, {"two\x00", "first", false}, {"off", "first", false}, {"any", "", true}, {"any", "x", true}, {"any-off", "", false},
 		{"none", "", false}, {"none", "x", false}, {"hash", "hashed", true}, {"hash", fmt.Sprintf("%x", *hash("hashed")), false}, {"empty", "", true}, {"empty", "x", false},
-		{"gone", "", false}, {"", "", false}, {"nosuch", "", false}, {defaultUser, "x", true}, {"two", strings.Repeat("x", 1<<20), false},
+		{"narrowed", "x", true}, {"narrowed", "y", false}, {"widened", "y", true}, {"gone", "", false}, {"", "", false}, {"nosuch", "", false}, {defaultUser, "x", true}, {"two", strings.Repeat("x", 1<<20), false},
 	} {
 		if _, in := u.login([]byte(c.name), []byte(c.pass)); in != c.in {
 			t.Errorf("%q with %.20q: let in %v, want %v", c.name, c.pass, in, c.in)
@@ -205,9 +205,14 @@ func TestRequirePass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.replace(file)
+	u.set(defaultUser, []string{">five", "-@all"})
+	u.replace(file) // does not name it: it is what requirepass says, and not let in without a password as by Redis
 	open(false)
-	fits("four", true) // not let in by a file that does not name it
+	fits("four", true)
+	fits("five", false)
+	if r := u.dflt.rights.Load(); !r.everything {
+		t.Errorf("the user default is %v", r)
+	}
 	u.requirePassword("")
 	open(true)
 	if file, err = ParseUsers("u", "user default off"); err != nil {
@@ -353,6 +358,27 @@ func TestWrongPasswordsAreAnsweredLate(t *testing.T) {
 			t.Errorf("an unanswered one is late by %v", took)
 		}
 	})
+}
+
+// TestRightPasswordForgives: after it the next wrong one is answered as early as
+// the first.
+func TestRightPasswordForgives(t *testing.T) {
+	srv := newTestServer(standingClock{})
+	apply(srv, func(s *Settings) { s.Password = "secret" })
+	s := srv.newSession("test", "test")
+	for _, step := range []struct {
+		line string
+		want time.Duration
+	}{
+		{"AUTH wrong", wrongPassDelay}, {"AUTH wrong", 2 * wrongPassDelay}, {"AUTH nobody secret", 4 * wrongPassDelay}, {"PING", 0}, {"AUTH secret", 0}, {"HELLO 3 AUTH default wrong", wrongPassDelay},
+		{"AUTH wrong", 2 * wrongPassDelay}, {"AUTH wrong", 4 * wrongPassDelay}, {"AUTH wrong", 8 * wrongPassDelay}, {"AUTH wrong", 16 * wrongPassDelay}, {"AUTH wrong", maxWrongPassDelay}, {"AUTH wrong", maxWrongPassDelay},
+	} {
+		s.Feed(frame(strings.Fields(step.line)...))
+		if s.delay != step.want {
+			t.Errorf("%s: late by %v, want %v", step.line, s.delay, step.want)
+		}
+		s.Written()
+	}
 }
 
 // TestDelayDoesNotHoldUpTheEnd: a client that waits for the answer to a wrong
