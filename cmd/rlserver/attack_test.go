@@ -30,7 +30,7 @@ type suffered struct {
 const (
 	// mostP99 says that others go on being served: an attack that holds them up fails by seconds. How well they are served is measured by
 	// `go run ./attack`, alone on a machine, not here beside other tests.
-	mostP99 = 500_000 // µs
+	mostP99    = 500_000  // µs
 	mostGrowth = 60 << 20 // bytes of RSS
 	// mostHoarded is the same where clients fill all that they may together, 256 MB: the collector lets as much again
 	// lie for a while.
