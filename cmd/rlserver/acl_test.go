@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rlserver/rlserver/resp"
 )
 
@@ -295,5 +297,68 @@ func TestCommandsAreRedis(t *testing.T) {
 	}
 	if shared < 40 {
 		t.Errorf("only %d shared commands", shared)
+	}
+}
+
+// TestDriversAsUsers: the user of the README's example is enough for what
+// drivers say when they connect. What is refused is listed, and no more is.
+func TestDriversAsUsers(t *testing.T) {
+	t.Parallel()
+	srv := startTest(t, nil)
+	if got := dial(t, srv.addr).do("ACL", "SETUSER", "app", "on", ">s3cret", "~app:*", "+@limiter", "+@connection"); got.text != "OK" {
+		t.Fatal(got.lines())
+	}
+	refused := map[string]bool{}
+	for _, g := range readGreetings(t) {
+		for _, login := range [][]string{{"AUTH", "app", "s3cret"}, {"HELLO", "3", "AUTH", "app", "s3cret"}} {
+			c := dial(t, srv.addr)
+			if got := c.do(login...); got.mark == '-' {
+				t.Fatal(got.lines())
+			}
+			for _, write := range g.writes {
+				for _, call := range write {
+					if got := c.do(call.words...); strings.HasPrefix(got.text, "NOPERM ") {
+						refused[strings.ToLower(call.words[0])] = true
+					}
+				}
+			}
+			if d := c.do("RL.ACQUIRE", "app:"+g.driver, "1/m", "10").ints(); len(d) != 5 {
+				t.Errorf("%s: the first decision is %v", g.driver, d)
+			}
+			if got := c.do("RL.ACQUIRE", g.driver, "1/m", "10"); !strings.HasPrefix(got.text, "NOPERM ") {
+				t.Errorf("%s: another application's key: %q", g.driver, got.lines())
+			}
+		}
+	}
+	// ioredis goes on without INFO; redigo asks for the TIME where a program tells it to; redis-benchmark asks for CONFIG.
+	if want := map[string]bool{"info": true, "time": true, "config": true}; !maps.Equal(refused, want) {
+		t.Errorf("refused %v, want %v", refused, want)
+	}
+}
+
+// TestGoRedisUser: a driver logs in as a user and is told what it may not do.
+func TestGoRedisUser(t *testing.T) {
+	t.Parallel()
+	srv := startTest(t, nil)
+	admin := dial(t, srv.addr)
+	admin.do("ACL", "SETUSER", "app", "on", ">s3cret", "~app:*", "+@limiter", "+@connection")
+	admin.do("ACL", "SETUSER", "default", "off")
+	for _, protocol := range []int{2, 3} {
+		rdb := openRedis(t, &redis.Options{Addr: srv.addr, Protocol: protocol, Username: "app", Password: "s3cret"})
+		if d, err := decisionOf(rdb.Do(t.Context(), "RL.ACQUIRE", "app:1", "1/m", 10).Val()); err != nil || len(d) != 5 {
+			t.Errorf("RESP%d: %v, %v", protocol, d, err)
+		}
+		for _, words := range [][]any{{"RL.ACQUIRE", "billing:1", "1/m", 10}, {"FLUSHALL"}, {"ACL", "LIST"}} {
+			if err := rdb.Do(t.Context(), words...).Err(); err == nil || !redis.HasErrorPrefix(err, "NOPERM") {
+				t.Errorf("RESP%d: %v: %v", protocol, words, err)
+			}
+		}
+	}
+	var refusals []string
+	for _, e := range admin.do("ACL", "LOG").items {
+		refusals = append(refusals, e.items[7].text)
+	}
+	if want := []string{"acl|list", "flushall", "billing:1"}; !slices.Equal(refusals, want) {
+		t.Errorf("refused %v, want %v: connecting must not run into anything", refusals, want)
 	}
 }

@@ -213,7 +213,7 @@ func kernelIP(t *testing.T, text string) net.IP {
 // server writes or answers.
 func TestSecretsStayOut(t *testing.T) {
 	t.Parallel()
-	const first, second, wrong = "s3cret-first", "s3cret-second", "s3cret-wrong"
+	const first, second, wrong, user = "s3cret-first", "s3cret-second", "s3cret-wrong", "s3cret-user"
 	p := start(t, t.TempDir(), "--requirepass", first, "--loglevel", "debug", "--http-addr", "127.0.0.1:0")
 	var said strings.Builder
 	c := dial(t, p.addr)
@@ -227,6 +227,16 @@ func TestSecretsStayOut(t *testing.T) {
 	ask("CONFIG", "SET", "requirepass", second)
 	ask("CONFIG", "SET", "requirepass", second, "maxclients", "none")
 	ask("AUTH", second)
+	ask("ACL", "SETUSER", "u", "on", ">"+user, ">"+user, "+@all")
+	ask("ACL", "LIST")
+	ask("ACL", "GETUSER", "u")
+	ask("ACL", "GETUSER", "default")
+	ask("ACL", "LOG", "RESET")
+	ask("AUTH", "u", wrong)
+	ask("AUTH", "u", user)
+	ask("ACL", "LOG")
+	ask("ACL", "LOAD")
+	ask("ACL", "SAVE")
 	ask("CONFIG", "GET", "*")
 	ask("INFO", "everything")
 	ask("CLIENT", "INFO")
