@@ -33,6 +33,7 @@ soak:
 	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime $(SOAK)
 	go test ./resp -run '^$$' -fuzz FuzzSession -fuzztime $(SOAK)
 	go test ./resp -run '^$$' -fuzz FuzzReader -fuzztime $(SOAK)
+	RLSERVER_SOAK=1 go test ./cmd/rlserver -run TestMaxMemory -timeout 20m -v
 
 # What attacks cost, beside a real Redis, into attack/results.md: five minutes.
 attack: tools

@@ -18,6 +18,13 @@ import (
 // so it does so far more often; and after the heap has grown or shrunk, in a
 // calm moment, what is free goes back to the system. Who sets GOGC or GOMEMLIMIT
 // decides that himself.
+//
+// Measured on 2 busy cores: a million keys of 16 bytes, saved, take 77 bytes
+// each (bench), and 66 to 71 when it has been calm for two seconds; by Go's own
+// rule 106 and no less. The collections while they come take 36 ms of CPU
+// instead of 14, of 3.5 s. With 300 MB live a collection takes 28 ms, and there
+// are as many as 9 MB of garbage. An RL.ACQUIRE over 100,000 keys, 32 in a
+// pipeline, costs 1.11 us of CPU instead of 1.07.
 
 const (
 	// slackShare and slackLeast are how much garbage there may be before a
