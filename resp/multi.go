@@ -51,14 +51,22 @@ type queuedCall struct {
 	args [][]byte
 }
 
-// judge spoils a transaction when the command at hand was refused, whoever
-// refused it: it was neither run nor queued.
-func (m *transaction) judge(run bool) {
-	if !run && !m.taken {
-		m.spoiled = true
-		m.queue, m.bytes = nil, 0
+// judge spoils the transaction when the command at hand was refused, whoever
+// refused it: it was neither run nor queued. EXEC itself then ends it, and says
+// so.
+func (s *Session) judge() {
+	m := s.multi
+	refused := s.run.args == nil && !m.taken
+	if m.taken = false; !refused {
+		return
 	}
-	m.taken = false
+	m.spoiled = true
+	m.queue, m.bytes = nil, 0
+	if s.cmd != nil && s.cmd.name == "exec" && s.act == actionNone {
+		reason := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSuffix(string(s.out[s.mark:]), "\r\n"), "-"), "ERR ")
+		s.out = appendError(s.out[:s.mark], "EXECABORT Transaction discarded because of: "+reason)
+		s.endMulti()
+	}
 }
 
 // enqueue puts a command off until EXEC.

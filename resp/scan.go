@@ -14,6 +14,7 @@ import (
 
 const (
 	scanCount     = 10        // keys that a SCAN without COUNT looks at
+	scanPages     = 100       // pages that it looks at for each of COUNT, most of them empty
 	scanReplySize = 256 << 10 // bytes of a SCAN's reply after which it goes no further, whatever COUNT says
 	keysReplySize = 16 << 20  // bytes of a KEYS' reply; more is an error
 )
@@ -22,16 +23,16 @@ func scanRows() []*command {
 	always := func([][]byte) bool { return true }
 	pattern := arg{name: "pattern", kind: "pattern"}
 	return []*command{
-		{name: "scan", arity: -2, flags: flagRead, group: "generic", tours: always,
+		{name: "scan", arity: -2, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", tours: always,
 			summary: "Some keys, and the cursor for the next ones; begin with 0 and go on until it is 0 again. A key that is there from the beginning to the end is told, and none twice. " +
 				"COUNT is about how many keys are looked at; MATCH and TYPE choose among those.",
 			complexity: "O(COUNT)", reply: "array", run: scan,
 			args: []arg{{name: "cursor", kind: "integer"}, {name: "pattern", kind: "pattern", token: "MATCH", optional: true},
 				{name: "count", kind: "integer", token: "COUNT", optional: true}, {name: "type", kind: "string", token: "TYPE", optional: true}}},
-		{name: "keys", arity: 2, flags: flagRead, group: "generic", also: []string{"dangerous"}, tours: always,
+		{name: "keys", arity: 2, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", also: []string{"dangerous"}, tours: always,
 			summary:    "All keys that match a pattern: * any text, ? one character, [a-c], and \\ before a character meant as itself. Others are served meanwhile. SCAN is for many.",
 			complexity: "O(N) with N keys in all", reply: "array", run: keys, args: []arg{pattern}},
-		{name: "randomkey", arity: 1, flags: flagRead, group: "generic", tours: always,
+		{name: "randomkey", arity: 1, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", tours: always,
 			summary: "Any key, each about as likely; null if there is none.", complexity: "O(1)", reply: "bulk?", run: randomKey},
 	}
 }
@@ -119,7 +120,9 @@ func (c *scanCall) step(s *Session) (done bool) {
 			c.found++
 			c.listed = redcon.AppendBulk(c.listed, key.Name)
 		}
-	}, func() bool { return c.looked >= c.count || len(c.listed) >= scanReplySize })
+	}, func() bool {
+		return c.keys >= c.count || c.pages/scanPages >= c.count || len(c.listed) >= scanReplySize
+	})
 	if s.touring = cap(c.listed); done {
 		s.touring = 0
 		s.array(2)

@@ -123,7 +123,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 		if len(args) > 0 {
 			s.dispatch(args, in[taken] != '*')
 			if s.multi != nil {
-				s.multi.judge(s.run.args != nil)
+				s.judge()
 			}
 			if began == 0 {
 				began = s.ns

@@ -20,7 +20,8 @@ type tour struct {
 	last    bool   // there is no next page
 	page    shard.Page
 	left    []shard.Key // of the page, not looked at yet
-	looked  int         // keys and pages so far
+	keys    int         // looked at so far
+	pages   int         // asked for so far; they may be empty
 
 	cmd  *command // for the slow log: what is done, for whom it takes how long
 	args [][]byte
@@ -44,7 +45,7 @@ func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done 
 			s.srv.slow.add(s, t.cmd, t.args, t.ns)
 		}
 	}()
-	until := t.looked + tourTurnKeys
+	until := t.keys + t.pages + tourTurnKeys
 	for cost := 0; ; {
 		for len(t.left) > 0 {
 			key := t.left[0]
@@ -52,9 +53,9 @@ func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done 
 			if match(t.pattern, key.Name) {
 				show(key)
 			}
-			t.looked++
+			t.keys++
 			if cost += t.cost(key); cost >= tourLookCost {
-				if cost = 0; t.looked >= until || s.srv.clock.NowNs()-began >= tourTurnNs {
+				if cost = 0; t.keys+t.pages >= until || s.srv.clock.NowNs()-began >= tourTurnNs {
 					return false
 				}
 			}
@@ -62,12 +63,12 @@ func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done 
 		switch {
 		case t.last || enough():
 			return true
-		case t.looked >= until:
+		case t.keys+t.pages >= until:
 			return false
 		}
 		t.place = s.srv.store.Scan(s.now, t.place, &t.page)
 		t.left, t.last = t.page.Keys, t.place == 0
-		t.looked++ // the page may be empty
+		t.pages++
 	}
 }
 

@@ -264,6 +264,7 @@ func TestLikeRedis(t *testing.T) {
 		deviations []deviation
 	}{
 		{"open", nil, streams(), deviations()},
+		{"operating", nil, operating(), operatingDeviations()},
 		{"password", []string{"--requirepass", "s3cret"}, guarded(), guardedDeviations()},
 		{"users", nil, aclStreams(), aclDeviations()},
 	} {
