@@ -10,6 +10,10 @@ func configGet(s *Session, args [][]byte) {
 	seen := map[string]bool{}
 	var pairs [][2]string
 	for _, pattern := range args[2:] {
+		if len(pattern) > maxPattern {
+			s.fail(patternTooLong(pattern, maxPattern))
+			return
+		}
 		for _, p := range s.srv.options.Get(strings.ToLower(string(pattern))) {
 			if !seen[p[0]] {
 				seen[p[0]] = true

@@ -208,8 +208,12 @@ func commandList(s *Session, args [][]byte) {
 			keep = func(*command) bool { return false }
 		case equalFold(args[3], "aclcat"):
 			keep = func(c *command) bool { return contains(c.categories(), "@"+strings.ToLower(value)) }
+		case equalFold(args[3], "pattern") && len(value) > maxPattern:
+			s.fail(patternTooLong(args[4], maxPattern))
+			return
 		case equalFold(args[3], "pattern"):
-			keep = func(c *command) bool { return match(strings.ToLower(value), c.full) }
+			value = strings.ToLower(value)
+			keep = func(c *command) bool { return match(value, c.full) }
 		default:
 			s.fail(errSyntax)
 			return

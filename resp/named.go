@@ -166,6 +166,10 @@ func limitList(s *Session, args [][]byte) {
 	pattern := "*"
 	switch {
 	case len(args) == 4 && equalFold(args[2], "match"):
+		if len(args[3]) > engine.MaxNameBytes {
+			s.fail(patternTooLong(args[3], engine.MaxNameBytes))
+			return
+		}
 		pattern = string(args[3])
 	case len(args) != 2:
 		s.failWith(fmt.Errorf("unexpected argument %.64q: expected nothing or MATCH pattern", args[2]))

@@ -34,7 +34,7 @@ func rlReset(s *Session, args [][]byte) {
 	case !isResetMatch(args):
 		del(s, args)
 	case len(args[2]) > maxPattern:
-		s.fail(patternTooLong(args[2]))
+		s.fail(patternTooLong(args[2], maxPattern))
 	default:
 		r := &resetMatch{tour: s.newTour(args[2], args)}
 		s.inTurns(r.step)

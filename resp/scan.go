@@ -75,7 +75,7 @@ func (s *Session) parseScan(args [][]byte) (c *scanCall, fault string) {
 		}
 	}
 	if len(pattern) > maxPattern {
-		return nil, patternTooLong(pattern)
+		return nil, patternTooLong(pattern, maxPattern)
 	}
 	c = &scanCall{tour: s.newTour(pattern, args), typ: typ, count: int(min(count, 1<<30))}
 	c.place = place
@@ -99,8 +99,8 @@ func parseCursor(b []byte) (place uint64, ok bool) {
 	return place, err == nil
 }
 
-func patternTooLong(pattern []byte) string {
-	return fmt.Sprintf("ERR the pattern is %d bytes long: expected at most %d", len(pattern), maxPattern)
+func patternTooLong(pattern []byte, most int) string {
+	return fmt.Sprintf("ERR the pattern is %d bytes long: expected at most %d", len(pattern), most)
 }
 
 // scan is SCAN cursor [MATCH pattern] [COUNT n] [TYPE type].
@@ -143,7 +143,7 @@ type keysCall struct {
 // keys is KEYS pattern.
 func keys(s *Session, args [][]byte) {
 	if len(args[1]) > maxPattern {
-		s.fail(patternTooLong(args[1]))
+		s.fail(patternTooLong(args[1], maxPattern))
 		return
 	}
 	c := &keysCall{tour: s.newTour(args[1], args)}
