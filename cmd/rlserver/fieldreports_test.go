@@ -356,7 +356,7 @@ func checkUnitsStated(t *testing.T, srv *testServer) {
 			t.Errorf("COMMAND DOCS %s does not say %q:\n%s", name, unit, got)
 		}
 	}
-	for file, text := range map[string]string{"../../README.md": "| 2 | retry_after | ms ", "../../commands.md": "reset_after in seconds"} {
+	for file, text := range map[string]string{"../../README.md": "| 2 | retry_after | denied: ms until ", "../../commands.md": "reset_after in seconds"} {
 		if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), text) {
 			t.Errorf("%s does not say %q (%v)", file, text, err)
 		}
