@@ -215,7 +215,11 @@ func (s *Session) aclEntry(e aclEntry) {
 	s.text("reason")
 	s.text(e.reason)
 	s.text("context")
-	s.text("toplevel")
+	if e.atOnce {
+		s.text("multi")
+	} else {
+		s.text("toplevel")
+	}
 	s.text("object")
 	s.text(e.object)
 	s.text("username")

@@ -15,6 +15,7 @@ const (
 // aclEntry is one or several refusals that say the same.
 type aclEntry struct {
 	reason string // command, key, auth
+	atOnce bool   // in EXEC
 	object string // the command, the key, or the command that carried the password
 	user   string // who was refused, or who it said it was
 	client string // as in CLIENT INFO
@@ -37,7 +38,7 @@ func (l *aclLog) add(e aclEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, old := range l.entries[:min(len(l.entries), aclLogScan)] {
-		if old.reason == e.reason && old.object == e.object && old.user == e.user && e.last-old.last <= aclLogGroupMs {
+		if old.reason == e.reason && old.atOnce == e.atOnce && old.object == e.object && old.user == e.user && e.last-old.last <= aclLogGroupMs {
 			old.count++
 			old.last, old.client = e.last, e.client
 			copy(l.entries[1:i+1], l.entries[:i])

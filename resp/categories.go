@@ -15,7 +15,7 @@ type category struct {
 // the command table say. Some of Redis's have no command here: rules that name
 // them are true all the same.
 var categories = []category{
-	{"keyspace", func(c *command) bool { return c.group == "generic" || c.isAlso("keyspace") }},
+	{"keyspace", func(c *command) bool { return c.group == "generic" && c.subs == nil || c.isAlso("keyspace") }},
 	{"read", has(flagRead)},
 	{"write", has(flagWrite)},
 	{"set", never},
@@ -38,7 +38,7 @@ var categories = []category{
 	{"connection", func(c *command) bool {
 		return c.group == "connection" && c.subs == nil && c.flags&flagAdmin == 0 || c.isAlso("connection")
 	}},
-	{"transaction", never},
+	{"transaction", func(c *command) bool { return c.group == "transactions" }},
 	{"scripting", never},
 	// What an application needs that asks for decisions. Limits of others are
 	// for operators: who changes a named one is @admin, and not in here.

@@ -18,7 +18,7 @@ func expireRows() []*command {
 				{name: "gt", kind: "pure-token", token: "GT"}, {name: "lt", kind: "pure-token", token: "LT"}}}}}
 	}
 	read := func(name, summary string, run func(*Session, [][]byte)) *command {
-		return &command{name: name, arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, touch: touchLook, group: "generic",
+		return &command{name: name, arity: 2, flags: flagRead | flagFast, first: 1, last: 1, step: 1, group: "generic",
 			summary: summary, complexity: "O(1)", reply: "integer", run: run, args: []arg{argKey}}
 	}
 	return []*command{

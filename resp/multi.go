@@ -18,7 +18,7 @@ const (
 
 func multiRows() []*command {
 	row := func(name, summary string, flags flag, reply string, run func(*Session, [][]byte)) *command {
-		return &command{name: name, arity: 1, flags: flagLoading | flagStale | flags, group: "transactions", also: []string{"transaction"},
+		return &command{name: name, arity: 1, flags: flagLoading | flagStale | flags, group: "transactions",
 			summary: summary, reply: reply, run: run}
 	}
 	return []*command{
@@ -28,7 +28,7 @@ func multiRows() []*command {
 			"Null if a watched key has changed.", flagAtOnce|flagSkipSlow, "array?", execMulti),
 		row("discard", "Forgets the transaction and ends all watches.", flagFast|flagAtOnce, "ok", discard),
 		{name: "watch", arity: -2, flags: flagRead | flagLoading | flagStale | flagFast | flagAtOnce, first: 1, last: -1, step: 1, touch: touchLook,
-			group: "transactions", also: []string{"transaction"},
+			group:      "transactions",
 			summary:    "The next EXEC does nothing if one of these keys has changed by then: written, with the same value too, deleted, or dropped by the clock.",
 			complexity: "O(N) with N keys", reply: "ok", run: watch, args: []arg{argKeys}},
 		row("unwatch", "Ends all watches.", flagFast, "ok", unwatch),

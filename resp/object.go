@@ -6,7 +6,7 @@ import "github.com/rlserver/rlserver/engine"
 
 func objectRows() []*command {
 	look := func(name, summary, reply string, run func(*Session, [][]byte)) *command {
-		return &command{name: name, arity: 3, flags: flagRead, first: 2, last: 2, step: 1, summary: summary, complexity: "O(1)",
+		return &command{name: name, arity: 3, flags: flagRead, first: 2, last: 2, step: 1, touch: touchLook, summary: summary, complexity: "O(1)",
 			reply: reply, run: run, args: []arg{argKey}}
 	}
 	about := func() *command {
@@ -23,7 +23,7 @@ func objectRows() []*command {
 			}},
 		{name: "memory", arity: -2, group: "server", summary: "What keys take.", reply: "any", run: help,
 			subs: []*command{
-				{name: "usage", arity: -3, flags: flagRead, first: 2, last: 2, step: 1, complexity: "O(1)", reply: "integer?", run: memoryUsage,
+				{name: "usage", arity: -3, flags: flagRead, first: 2, last: 2, step: 1, touch: touchLook, complexity: "O(1)", reply: "integer?", run: memoryUsage,
 					summary: "Bytes that a key takes with its value and its share of the index. Null if it is absent.",
 					args:    []arg{argKey, {name: "count", kind: "integer", token: "SAMPLES", optional: true}}},
 				about(),

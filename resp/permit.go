@@ -35,7 +35,7 @@ func (s *Session) permitted(c *command, args [][]byte) bool {
 		return false
 	}
 	d, at := r.check(c, args)
-	e := aclEntry{reason: "key", user: s.user.name, last: s.now}
+	e := aclEntry{reason: "key", atOnce: s.atOnce, user: s.user.name, last: s.now}
 	switch d {
 	case granted:
 		return true
@@ -67,7 +67,7 @@ func (s *Session) login(by, name, pass []byte) bool {
 	s.fail(errWrongPass)
 	s.delay = min(wrongPassDelay<<s.wrong, maxWrongPassDelay)
 	s.wrong = min(s.wrong+1, 8)
-	s.srv.wrongPassword(s, aclEntry{reason: "auth", object: string(by), user: string(name), last: s.now, client: s.infoLine()})
+	s.srv.wrongPassword(s, aclEntry{reason: "auth", atOnce: s.atOnce, object: string(by), user: string(name), last: s.now, client: s.infoLine()})
 	return false
 }
 

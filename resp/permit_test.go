@@ -289,6 +289,37 @@ func TestRemovedUser(t *testing.T) {
 	}
 }
 
+// TestRightsInTransactions: to keys, too, and what is refused is noted as of a
+// transaction.
+func TestRightsInTransactions(t *testing.T) {
+	srv := matrixServer(t)
+	srv.accounts.set("limiter", []string{"+@transaction"})
+	c := newTalker(t, srv)
+	c.raw("AUTH limiter x")
+	before := contents(srv)
+	c.raw("MULTI")
+	if out := c.raw("RL.ACQUIRE other:1 1 10") + c.raw("EXEC"); out != errNoPermKey2+"-"+errExecAbort+"\r\n" {
+		t.Errorf("refused when it is queued: %q", out)
+	}
+	for _, line := range []string{"MULTI", "RL.ACQUIRE app:1 1 10", "RL.PEEK app:1", "CLIENT GETNAME"} {
+		c.raw(line)
+	}
+	srv.accounts.set("limiter", []string{"-rl.acquire", "-client", "resetkeys", "~other:*"})
+	want := "*3\r\n-NOPERM this user has no permissions to run the 'rl.acquire' command\r\n" + errNoPermKey2 +
+		"-NOPERM this user has no permissions to run the 'client|getname' command\r\n"
+	if out := c.raw("EXEC"); out != want {
+		t.Errorf("refused when it runs: %q", out)
+	}
+	if contents(srv) != before {
+		t.Error("and something has changed")
+	}
+	for _, e := range srv.accounts.log.newest(3) {
+		if !e.atOnce {
+			t.Errorf("%s %s: not told to be of a transaction", e.reason, e.object)
+		}
+	}
+}
+
 // TestRestrictedAllocatesNothing: a user with few rights costs no memory, for
 // what it may do.
 func TestRestrictedAllocatesNothing(t *testing.T) {
