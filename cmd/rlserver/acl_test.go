@@ -95,6 +95,9 @@ func aclDeviations() []deviation {
 		{acl("SETUSER", "f", "on", "nopass", "~a", "+flushall") + said("AUTH", "f", "x") + said("FLUSHALL"), "+OK\r\n+OK\r\n+OK\r\n-NOPERM this user has no permissions to run the 'ping' command\r\n",
 			"+OK\r\n+OK\r\n-NOPERM this call of 'flushall' reaches keys that it does not name, and this user has no permissions to access all keys\r\n-NOPERM this user has no permissions to run the 'ping' command\r\n",
 			"a pattern of keys is no fence if FLUSHALL goes through it"},
+		{acl("SETUSER", "f", "+keys") + said("AUTH", "f", "x") + said("KEYS", "*"), "+OK\r\n+OK\r\n*0\r\n-NOPERM this user has no permissions to run the 'ping' command\r\n",
+			"+OK\r\n+OK\r\n-NOPERM this call of 'keys' reaches keys that it does not name, and this user has no permissions to access all keys\r\n-NOPERM this user has no permissions to run the 'ping' command\r\n",
+			"nor if KEYS tells what is behind it"},
 		{acl("LOAD"), "-ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration.\r\n" + pong,
 			"-ERR This server is not configured to use an ACL file: start it with aclfile users.acl to have ACL LOAD and ACL SAVE\r\n" + pong, "there is no CONFIG REWRITE"},
 	}
@@ -281,6 +284,9 @@ func TestCommandsAreRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	// EXPIRE and its kin change nothing here: how long a limiter's key is kept follows from its state. WATCH is @read as
+	// all that looks at keys.
+	otherwise := []string{"expire", "pexpire", "expireat", "pexpireat", "persist", "watch"}
 	r, o := &testConn{t, nc, bufio.NewReader(nc)}, dial(t, ours.addr)
 	shared := 0
 	for _, row := range resp.Commands() {
@@ -291,6 +297,9 @@ func TestCommandsAreRedis(t *testing.T) {
 		}
 		shared++
 		mine, myKeys, _ := about(o, c)
+		if slices.Contains(otherwise, c) {
+			continue
+		}
 		if !slices.Equal(categories, mine) || !slices.Equal(keys, myKeys) {
 			t.Errorf("%s: redis says %v, keys %v; we say %v, keys %v", c, categories, keys, mine, myKeys)
 		}

@@ -78,7 +78,7 @@ func readReply(r *bufio.Reader) (reply, error) {
 	v := reply{mark: line[0], text: line[1 : len(line)-2]}
 	n := 0
 	switch v.mark {
-	case '+', '-', ':':
+	case '+', '-', ':', ',':
 		return v, nil
 	case '_':
 		return reply{mark: '_', null: true}, nil
@@ -140,6 +140,8 @@ func (v reply) lines() []string {
 		return []string{"(error) " + v.text}
 	case v.mark == ':':
 		return []string{"(integer) " + v.text}
+	case v.mark == ',':
+		return []string{"(double) " + v.text}
 	case v.mark == '$':
 		return []string{cliQuote(v.text)}
 	case v.mark == '=':
