@@ -123,7 +123,7 @@ var options = []option{
 		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
 		kind: hostPort(func(v *Values) *string { return &v.HTTPAddr })},
-	{name: "slowlog-log-slower-than", def: "10000", help: "microseconds from which SLOWLOG keeps a command; 0: all; -1: none", live: true,
+	{name: "slowlog-log-slower-than", def: "10000", help: "µs from which SLOWLOG keeps a command; 0: all; -1: none", live: true,
 		kind: integer(-1, maxSlowMicros, func(v *Values) *int { return &v.SlowerThan })},
 	{name: "slowlog-max-len", def: "128", help: "how many commands SLOWLOG keeps", live: true,
 		kind: integer(0, maxSlowEntries, func(v *Values) *int { return &v.SlowLogLen })},
