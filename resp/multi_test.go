@@ -215,6 +215,43 @@ func TestExecReplyBound(t *testing.T) {
 	}
 }
 
+// CLIENT PAUSE WRITE holds up what would change a key: commands to be queued, and
+// an EXEC of such commands, but not one that only reads.
+func TestPauseHoldsExec(t *testing.T) {
+	srv := trustedServer()
+	admin, writes, reads := newTalker(t, srv), newTalker(t, srv), newTalker(t, srv)
+	writes.all("MULTI", "RL.ACQUIRE a 1/1h 5")
+	reads.all("MULTI", "RL.PEEK a 1/1h 5", "PING")
+	admin.raw("CLIENT PAUSE 1000000 WRITE")
+	if got := reads.raw("EXEC"); !strings.HasPrefix(got, "*2\r\n*5\r\n:1\r\n") {
+		t.Errorf("%q", got)
+	}
+	if writes.s.Feed(frame("EXEC")) != 0 || !writes.s.paused {
+		t.Error("an EXEC that writes is not held up")
+	}
+	admin.raw("CLIENT UNPAUSE")
+	if got := writes.raw("EXEC"); !strings.HasPrefix(got, "*1\r\n*5\r\n:1\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
+// What a transaction and watches keep counts as the client's memory.
+func TestMultiCountsAsMemory(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	l := life{srv: srv, s: c.s}
+	c.all("WATCH a b", "MULTI", "ECHO "+strings.Repeat("x", 10_000))
+	l.holds(100)
+	if n := srv.budget.used.Load(); n < 10_100 || n > 11_000 || c.s.held.Load() != n {
+		t.Errorf("%d bytes are counted", n)
+	}
+	c.s.end()
+	l.holds(0)
+	if n := srv.budget.used.Load(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}
+
 // A right that is withdrawn between MULTI and EXEC is withdrawn.
 func TestExecAsksForRightsAgain(t *testing.T) {
 	srv := trustedServer()

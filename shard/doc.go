@@ -7,6 +7,10 @@
 // is idle, that is, says no more than an absent one. Time is an argument
 // everywhere.
 //
+// Store.LockAll gives a Tx over the whole keyspace. Tx.Watch notes a key so that
+// a later Tx knows whether it changed; Store.Scan goes through all keys, a page
+// at a time from a number, with nothing kept between.
+//
 // Store.Limits has the named limits. An entry that carries a name is judged by
 // what the name means now: whether it is idle when its deadline has come, in a
 // Get, in the sweep and in a Load.

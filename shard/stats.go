@@ -11,6 +11,7 @@ type Stats struct {
 	Expired     uint64 `metric:"keys_expired_total" type:"counter" help:"Idle entries dropped after their deadline." info:"Limiter:rl_expired_keys"`
 	Limits      int64  `metric:"named_limits" type:"gauge" help:"Named limits held now." info:"Limiter:rl_named_limits"`
 	Unsaved     int64  `metric:"keys_unsaved" type:"gauge" help:"Entries changed since the last round was cut." info:"Limiter:rl_unsaved_keys"`
+	Watched     int64  `metric:"keys_watched" type:"gauge" help:"Keys that clients WATCH." info:"Clients:total_watched_keys"`
 }
 
 // Stats returns the figures; each shard's are taken at one moment.
@@ -27,6 +28,7 @@ func (s *Store) Stats() Stats {
 		st.UsedBytes += int64(sh.table.arena.live)
 		st.Changes += sh.changes
 		st.Expired += sh.expired
+		st.Watched += int64(len(sh.watched))
 		if f := s.feeds[0]; f != nil {
 			st.Unsaved += int64(len(sh.feeds[0][f.round.Load()&1].refs))
 		}

@@ -271,6 +271,13 @@ func TestEndInsideMulti(t *testing.T) {
 	if got := c.do("EXISTS", "k").text; got != "0" {
 		t.Errorf("EXISTS %s", got)
 	}
+	if n := infoInt(t, c, "total_watched_keys"); n != 0 {
+		t.Errorf("%d keys are still watched", n)
+	}
+	c.do("WATCH", "a", "b", "a")
+	if n := infoInt(t, c, "total_watched_keys"); n != 2 {
+		t.Errorf("%d keys are watched, want 2", n)
+	}
 }
 
 // TestKillInsideMulti: a server that is killed between MULTI and EXEC has done
