@@ -72,7 +72,7 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 		{"rlserver", c.rlserver, []string{"--http-addr", ""}},
 		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}},
 	}
-	p := newPage(servers)
+	p := newPage(servers, c.options)
 	for _, a := range chosen {
 		for i, s := range servers {
 			r, err := s.fresh(ctx, dir, a, c.options)

@@ -22,19 +22,26 @@ type page struct {
 	over       []string
 }
 
-func newPage(servers []server) *page {
+func newPage(servers []server, o options) *page {
 	p := &page{}
 	fmt.Fprintf(&p.head, "# What attacks cost\n\nMade by `make attack`, whole; do not edit. %s, %d cores, Linux %s, %s, load average at the start %s (the attacker and the\nwitness run on the same machine).\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.NumCPU(), firstLine("/proc/sys/kernel/osrelease"), cpuModel(), firstWords("/proc/loadavg", 3))
 	for _, s := range servers {
 		text, _ := exec.Command(s.path, "--version").CombinedOutput()
 		line, _, _ := strings.Cut(string(text), "\n")
-		fmt.Fprintf(&p.head, "* %s: %s; %s\n", s.name, line, strings.TrimSpace(strings.ReplaceAll(strings.Join(s.args, " "), "  ", " \"\" ")))
+		fmt.Fprintf(&p.head, "* %s: %s;", s.name, line)
+		for _, arg := range s.args {
+			if arg == "" {
+				arg = `""`
+			}
+			p.head.WriteString(" " + arg)
+		}
+		p.head.WriteByte('\n')
 	}
 	p.head.WriteString(`
 Each attack finds a server just started, with a password and otherwise its defaults. The witness is another client, in a process of its own,
 that asks ` + "`EXISTS`" + ` each millisecond; the control is the same question to a process that only echoes, asked by turns: what the control waits
-is the machine's doing. RSS in MB before, at the peak, and half a second after; CPU is the server's; times in ms.
+is the machine's doing. An attack lasts ` + o.time.String() + `, those that wait for deadlines of 10 s last 15. RSS in MB before, at the peak, and half a second after; CPU is the server's; times in ms.
 
 | attack | server | RSS before | peak | after | CPU | p50 | p99 | longest | control p99 | opened | closed by it | MB sent |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
