@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -53,17 +55,25 @@ func frame(words ...string) string {
 // do sends a command and reads its reply.
 func (c *testConn) do(words ...string) reply {
 	c.t.Helper()
-	if _, err := io.WriteString(c.nc, frame(words...)); err != nil {
+	if _, err := io.WriteString(c.nc, frame(words...)); ended(err) {
+		return reply{mark: closed}
+	} else if err != nil {
 		c.t.Fatal(err)
 	}
 	r, err := readReply(c.r)
-	if err == io.EOF {
+	if ended(err) {
 		return reply{mark: closed}
 	}
 	if err != nil {
 		c.t.Fatalf("%q: %v", words, err)
 	}
 	return r
+}
+
+// ended says that the server closed the connection, perhaps with something of
+// ours unread.
+func ended(err error) bool {
+	return err == io.EOF || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // readReply reads one value.
