@@ -87,22 +87,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	for _, d := range n.doors {
 		n.addrs = append(n.addrs, d.Addr().String())
 	}
-	n.memory = &memory{store: n.store, db: n.db, log: log}
-	n.srv = resp.New(resp.Config{
-		Store: n.store, Clock: clock, Durability: n.db, Options: config, Settings: settings(v, mode), Log: log,
-		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile), Shutdown: n.askStop, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
-	})
-	n.memory.clients = n.srv.ClientMemory
-	n.memory.set(v.MaxMemory)
-	config.OnSet(func(v Values) error {
-		n.srv.Apply(settings(v, mode))
-		return nil
-	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients",
-		"slowlog-log-slower-than", "slowlog-max-len", "shutdown-timeout")
-	config.OnSet(func(v Values) error {
-		n.memory.set(v.MaxMemory)
-		return nil
-	}, "maxmemory")
+	n.makeServer(v, mode, users)
 	for _, d := range n.doors {
 		go n.srv.Serve(d)
 	}
@@ -124,6 +109,28 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	n.ready.Store(true)
 	go n.sweep()
 	return n, nil
+}
+
+// makeServer makes the wire over the store, and the options that may change live
+// reach it.
+func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile) {
+	n.memory = &memory{store: n.store, db: n.db, log: n.log}
+	n.srv = resp.New(resp.Config{
+		Store: n.store, Clock: n.clock, Durability: n.db, Options: n.config, Settings: settings(v, mode), Log: n.log,
+		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
+		Shutdown: n.askStop, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
+	})
+	n.memory.clients = n.srv.ClientMemory
+	n.memory.set(v.MaxMemory)
+	n.config.OnSet(func(v Values) error {
+		n.srv.Apply(settings(v, mode))
+		return nil
+	}, "requirepass", "protected-mode", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len", "maxmemory-clients",
+		"slowlog-log-slower-than", "slowlog-max-len", "shutdown-timeout")
+	n.config.OnSet(func(v Values) error {
+		n.memory.set(v.MaxMemory)
+		return nil
+	}, "maxmemory")
 }
 
 // settings are the options as sessions obey them.
