@@ -20,7 +20,7 @@ tools:
 
 # Beyond the tests: formatting, staticcheck, the race detector, a short fuzz.
 check:
-	test -z "$$(gofmt -l . | tee /dev/stderr)"
+	@odd=$$(gofmt -l .); [ -z "$$odd" ] || { echo "gofmt would change: $$odd"; exit 1; }
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	go test -race -short ./...
 	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime 20s
