@@ -59,7 +59,7 @@ func rlFeedback(s *Session, args [][]byte) {
 		return
 	}
 	now := s.callerNow(f.now, f.given)
-	rate, err := s.srv.store.Limits().Feedback(name, f.ok, f.wait, now)
+	rate, due, err := s.srv.store.Limits().Feedback(name, f.ok, f.wait, now)
 	switch err {
 	case nil:
 	case shard.ErrNoLimit:
@@ -72,6 +72,7 @@ func rlFeedback(s *Session, args [][]byte) {
 		s.failWith(err)
 		return
 	}
+	s.round = max(s.round, due)
 	if f.ok {
 		s.run.allowed++
 	} else {

@@ -94,28 +94,29 @@ func searchKey(name string) []byte { return append([]byte{searchMark}, name...) 
 
 // Feedback is a caller's report on an adaptive limit, found as Resolve finds it:
 // that the upstream took a call, or throttled one and wants none for wait ms (0
-// if it did not say), at now (Unix ms). It returns what is in force after it.
-// Errors: ErrNoLimit, ErrNotAdaptive, those of engine.Feedback.
-func (l *Limits) Feedback(name []byte, ok bool, wait, now int64) (Rate, error) {
+// if it did not say), at now (Unix ms). It returns what is in force after it, and
+// the round that the reply waits for, as Tx.Due does. Errors: ErrNoLimit,
+// ErrNotAdaptive, those of engine.Feedback.
+func (l *Limits) Feedback(name []byte, ok bool, wait, now int64) (rate Rate, due uint64, err error) {
 	n := l.set.Load().find(name)
 	switch {
 	case n == nil:
-		return Rate{}, ErrNoLimit
+		return Rate{}, 0, ErrNoLimit
 	case n.search == nil:
-		return Rate{}, ErrNotAdaptive
+		return Rate{}, 0, ErrNotAdaptive
 	}
 	r := n.search
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state, lim, until, err := engine.Feedback(r.spare[:0], &r.a, r.state, ok, wait, now)
 	if err != nil {
-		return Rate{}, err
+		return Rate{}, 0, err
 	}
 	r.state, r.spare = state, r.state
 	r.told = [maxFeeds]bool{}
 	r.putRate(lim, until)
 	l.reports.Add(1)
-	return *r.rate.Load(), nil
+	return *r.rate.Load(), l.due(), nil
 }
 
 // PausedUntil is the Unix ms before which no call under a limit's name may pass,

@@ -28,7 +28,7 @@ func report(t testing.TB, s *Store, name string, from int64, oks int) string {
 	var r Rate
 	for i := range oks {
 		var err error
-		if r, err = s.Limits().Feedback([]byte(name), true, 0, reportsAt+from+int64(i)); err != nil {
+		if r, _, err = s.Limits().Feedback([]byte(name), true, 0, reportsAt+from+int64(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,11 +47,11 @@ func rateOf(t testing.TB, s *Store, name string) string {
 func TestAdaptiveLimit(t *testing.T) {
 	s := New(Config{})
 	l := s.Limits()
-	if _, err := l.Feedback([]byte("up"), true, 0, reportsAt); err != ErrNoLimit {
+	if _, _, err := l.Feedback([]byte("up"), true, 0, reportsAt); err != ErrNoLimit {
 		t.Fatal(err)
 	}
 	setNamed(t, s, "fixed", "10:20")
-	if _, err := l.Feedback([]byte("fixed"), true, 0, reportsAt); err != ErrNotAdaptive {
+	if _, _, err := l.Feedback([]byte("fixed"), true, 0, reportsAt); err != ErrNotAdaptive {
 		t.Fatal(err)
 	}
 	setNamed(t, s, "up:*", "adaptive:100..1000:20")
@@ -67,7 +67,7 @@ func TestAdaptiveLimit(t *testing.T) {
 	if got := rateOf(t, s, "up:any"); got != "400" {
 		t.Fatal("another name of the group", got)
 	}
-	r, err := l.Feedback([]byte("up:list"), false, 5000, reportsAt+2200)
+	r, _, err := l.Feedback([]byte("up:list"), false, 5000, reportsAt+2200)
 	if err != nil || r.PausedUntil != reportsAt+7200 {
 		t.Fatal(r, err)
 	}
@@ -235,7 +235,7 @@ func TestAdaptiveAllocates(t *testing.T) {
 	now := reportsAt
 	if n := testing.AllocsPerRun(100, func() {
 		now++
-		if _, err := s.Limits().Feedback(name, false, 0, now); err != nil {
+		if _, _, err := s.Limits().Feedback(name, false, 0, now); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -254,7 +254,7 @@ func TestAdaptiveRace(t *testing.T) {
 	for w := range 4 {
 		work.Go(func() {
 			for i := range 2000 {
-				_, err := s.Limits().Feedback([]byte("up"), i%10 != 0, int64(i%3), reportsAt+int64(i))
+				_, _, err := s.Limits().Feedback([]byte("up"), i%10 != 0, int64(i%3), reportsAt+int64(i))
 				if err != nil && !errors.Is(err, ErrNoLimit) {
 					t.Error(err)
 				}

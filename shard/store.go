@@ -20,6 +20,8 @@ type Config struct {
 	// KeepExpired is for caller-clock trusted: the server's clock says nothing
 	// about entries, so no entry is absent or dropped because of it.
 	KeepExpired bool
+	// Promise is what replies wait for.
+	Promise Promise
 }
 
 const (
@@ -37,6 +39,7 @@ type Store struct {
 	shards      []shard
 	grace       int64
 	keepExpired bool
+	promise     Promise
 
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
@@ -82,6 +85,7 @@ func New(c Config) *Store {
 		shards:      make([]shard, n),
 		grace:       c.Grace,
 		keepExpired: c.KeepExpired,
+		promise:     c.Promise,
 	}
 	for i := range s.shards {
 		sh := &s.shards[i]
