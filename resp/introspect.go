@@ -212,8 +212,8 @@ func commandList(s *Session, args [][]byte) {
 			s.fail(patternTooLong(args[4], maxPattern))
 			return
 		case equalFold(args[3], "pattern"):
-			value = strings.ToLower(value)
-			keep = func(c *command) bool { return match(value, c.full) }
+			pattern := compile(strings.ToLower(value))
+			keep = func(c *command) bool { return matches(pattern, c.full) }
 		default:
 			s.fail(errSyntax)
 			return

@@ -1,53 +1,73 @@
 package resp
 
-// match is Redis's glob: * ? [a-z] [^a] and \ to quote. It is linear in the
-// pattern times the text and does not recurse, so no pattern can stall a server.
-func match[T string | []byte](pattern string, text T) bool {
-	p, t := 0, 0
-	star, from := -1, 0 // the last * seen, and the text it may still swallow
-	for t < len(text) {
-		if p < len(pattern) && pattern[p] == '*' {
-			star, from = p, t
-			p++
-			continue
-		}
-		if n, ok := matchOne(pattern[p:], text[t]); ok {
-			p, t = p+n, t+1
-			continue
-		}
-		if star < 0 {
-			return false
-		}
-		from++
-		p, t = star+1, from
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
+import "slices"
+
+// glob is Redis's pattern, compiled: * ? [a-z] [^a] and \ to quote. Matching is
+// linear in the pattern times the text and does not recurse, so no pattern can
+// stall a server.
+type glob struct {
+	elems []globElem
+	sets  []byteSet // of the elements in brackets
 }
 
-// matchOne matches one byte with the element at the front of the pattern, and
-// says how long that element is.
-func matchOne(pattern string, ch byte) (n int, ok bool) {
-	if pattern == "" {
-		return 0, false
-	}
-	switch pattern[0] {
-	case '?':
-		return 1, true
-	case '\\':
-		if len(pattern) > 1 {
-			return 2, pattern[1] == ch
-		}
-	case '[':
-		return matchClass(pattern, ch)
-	}
-	return 1, pattern[0] == ch
+// globElem is one element of a pattern, which a byte of the text matches; a
+// star matches any number of them.
+type globElem struct {
+	kind globKind
+	ch   byte   // of a globByte
+	set  uint16 // of a globSet: its place in glob.sets
 }
 
-// matchClass matches [abc], [a-z] and [^...]; an unclosed one ends with the pattern.
-func matchClass(pattern string, ch byte) (n int, ok bool) {
+type globKind byte
+
+const (
+	globByte globKind = iota
+	globAny
+	globSet
+	globStar
+)
+
+// byteSet has a bit for each byte.
+type byteSet [4]uint64
+
+func (s *byteSet) add(ch byte)      { s[ch>>6] |= 1 << (ch & 63) }
+func (s *byteSet) has(ch byte) bool { return s[ch>>6]>>(ch&63)&1 != 0 }
+
+// compile reads a pattern; there is none that is wrong. Brackets are read once
+// and not for each byte of each text, and stars side by side are one.
+func compile(pattern string) *glob {
+	g := &glob{elems: make([]globElem, 0, len(pattern))}
+	for i := 0; i < len(pattern); i++ {
+		e := globElem{kind: globByte, ch: pattern[i]}
+		switch {
+		case e.ch == '*':
+			if n := len(g.elems); n > 0 && g.elems[n-1].kind == globStar {
+				continue
+			}
+			e.kind = globStar
+		case e.ch == '?':
+			e.kind = globAny
+		case e.ch == '\\' && i+1 < len(pattern):
+			i++
+			e.ch = pattern[i]
+		case e.ch == '[':
+			set, n := compileSet(pattern[i:])
+			e.kind, e.set = globSet, uint16(len(g.sets))
+			if same := slices.Index(g.sets, set); same >= 0 {
+				e.set = uint16(same)
+			} else {
+				g.sets = append(g.sets, set)
+			}
+			i += n - 1
+		}
+		g.elems = append(g.elems, e)
+	}
+	return g
+}
+
+// compileSet reads [abc], [a-z] or [^...] at the front of a pattern, n bytes of
+// it; one that is not closed ends with the pattern.
+func compileSet(pattern string) (set byteSet, n int) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'
 	if not {
@@ -57,14 +77,53 @@ func matchClass(pattern string, ch byte) (n int, ok bool) {
 		switch {
 		case pattern[i] == '\\' && i+1 < len(pattern):
 			i++
-			ok = ok || pattern[i] == ch
+			set.add(pattern[i])
 		case i+2 < len(pattern) && pattern[i+1] == '-':
 			lo, hi := min(pattern[i], pattern[i+2]), max(pattern[i], pattern[i+2])
-			ok = ok || lo <= ch && ch <= hi
+			for ch := int(lo); ch <= int(hi); ch++ {
+				set.add(byte(ch))
+			}
 			i += 2
 		default:
-			ok = ok || pattern[i] == ch
+			set.add(pattern[i])
 		}
 	}
-	return min(i+1, len(pattern)), ok != not
+	if not {
+		for w := range set {
+			set[w] = ^set[w]
+		}
+	}
+	return set, min(i+1, len(pattern))
+}
+
+// matches says whether a text fits a pattern.
+func matches[T string | []byte](g *glob, text T) bool {
+	p, t := 0, 0
+	star, from := -1, 0 // the last * seen, and the text it may still swallow
+	for t < len(text) {
+		if p < len(g.elems) {
+			e := g.elems[p]
+			if e.kind == globStar {
+				if p++; p == len(g.elems) {
+					return true
+				}
+				star, from = p, t
+				continue
+			}
+			ch := text[t]
+			if e.kind == globByte && e.ch == ch || e.kind == globAny || e.kind == globSet && g.sets[e.set].has(ch) {
+				p, t = p+1, t+1
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		from++
+		p, t = star, from
+	}
+	if p < len(g.elems) && g.elems[p].kind == globStar {
+		p++
+	}
+	return p == len(g.elems)
 }

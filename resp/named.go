@@ -163,21 +163,21 @@ func limitGet(s *Session, args [][]byte) {
 
 // limitList is RL.LIMIT LIST [MATCH pattern].
 func limitList(s *Session, args [][]byte) {
-	pattern := "*"
+	pattern := compile("*")
 	switch {
 	case len(args) == 4 && equalFold(args[2], "match"):
 		if len(args[3]) > engine.MaxNameBytes {
 			s.fail(patternTooLong(args[3], engine.MaxNameBytes))
 			return
 		}
-		pattern = string(args[3])
+		pattern = compile(string(args[3]))
 	case len(args) != 2:
 		s.failWith(fmt.Errorf("unexpected argument %.64q: expected nothing or MATCH pattern", args[2]))
 		return
 	}
 	var list []shard.NamedLimit
 	for _, n := range s.srv.store.Limits().List() {
-		if match(pattern, n.Name) {
+		if matches(pattern, n.Name) {
 			list = append(list, n)
 		}
 	}

@@ -18,8 +18,9 @@ const (
 
 // keyPattern is a glob of keys and what may be done with them.
 type keyPattern struct {
-	glob   string
-	access access
+	glob     string
+	compiled *glob
+	access   access
 }
 
 // password is all that is kept of a password.
@@ -131,7 +132,7 @@ func (r *rights) checkKeys(c *command, args [][]byte, keys []int) (d denial, at 
 // reaches says whether one pattern allows all of the access to a key.
 func (r *rights) reaches(key []byte, need access) bool {
 	for _, p := range r.keys {
-		if p.access&need == need && match(p.glob, key) {
+		if p.access&need == need && matches(p.compiled, key) {
 			return true
 		}
 	}

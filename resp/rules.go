@@ -138,7 +138,7 @@ func (r *rights) addKeys(rule string) error {
 	case len(r.keys) == maxKeyPatterns:
 		return fmt.Errorf("a user has at most %d patterns of keys", maxKeyPatterns)
 	default:
-		r.keys = append(r.keys, keyPattern{glob, a})
+		r.keys = append(r.keys, keyPattern{glob, compile(glob), a})
 	}
 	return nil
 }

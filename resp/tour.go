@@ -15,7 +15,7 @@ const (
 // them, and shows those that match a pattern. A key that is there all the time
 // is shown, and none twice.
 type tour struct {
-	pattern string
+	pattern *glob
 	place   uint64 // of the next page
 	last    bool   // there is no next page
 	page    shard.Page
@@ -32,7 +32,7 @@ type tour struct {
 // tour, that knows how long all turns took.
 func (s *Session) newTour(pattern []byte, args [][]byte) tour {
 	s.run.args = nil
-	return tour{pattern: string(pattern), cmd: s.cmd, args: cloneArgs(args)}
+	return tour{pattern: compile(string(pattern)), cmd: s.cmd, args: cloneArgs(args)}
 }
 
 // turn shows some keys. It is done when it has shown the last one, or when
@@ -50,7 +50,7 @@ func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done 
 		for len(t.left) > 0 {
 			key := t.left[0]
 			t.left = t.left[1:]
-			if match(t.pattern, key.Name) {
+			if matches(t.pattern, key.Name) {
 				show(key)
 			}
 			t.keys++
@@ -74,4 +74,4 @@ func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done 
 
 // cost is about how long a look at a key takes: a pattern can make it try every
 // part of itself at every byte.
-func (t *tour) cost(key shard.Key) int { return 1 + len(t.pattern)*len(key.Name)/1024 }
+func (t *tour) cost(key shard.Key) int { return 1 + len(t.pattern.elems)*len(key.Name)/1024 }
