@@ -11,6 +11,10 @@
 // a later Tx knows whether it changed; Store.Scan goes through all keys, a page
 // at a time from a number, with nothing kept between.
 //
+// A feed that nobody needs is switched off and on again (Feed.Off). Store.Apply
+// takes what another store's feed told; a store that follows one (Store.Follow)
+// drops nothing by the clock.
+//
 // Store.Limits has the named limits. An entry that carries a name is judged by
 // what the name means now: whether it is idle when its deadline has come, in a
 // Get, in the sweep and in a Load.

@@ -32,6 +32,7 @@ type Feed struct {
 	store *Store
 	n     int           // which feed, 0 or 1
 	round atomic.Uint64 // the open round
+	off   bool          // nothing is noted for it; written with all locks held
 	// cleared says, by round parity, that a Clear was in the round. Written
 	// with all shard locks held, or while no Tx can be in such a round.
 	cleared [2]bool
@@ -70,8 +71,8 @@ type writer struct {
 // NewFeed adds a feed. There are at most two, made before the first entry; the
 // first one is that of Tx.Round.
 //
-// A feed is to be cut and drained again and again, even if nobody needs what it
-// tells for now: slots of deleted and moved entries are kept until then.
+// A feed is to be cut and drained again and again, or switched off (Feed.Off):
+// slots of deleted and moved entries are kept until then.
 func (s *Store) NewFeed() *Feed {
 	s.lockAll()
 	defer s.unlockAll()
@@ -111,6 +112,10 @@ func (w *writer) read(s *Store) {
 	for n, f := range s.feeds {
 		if f == nil {
 			break
+		}
+		w.rounds[n] = 0
+		if f.off {
+			continue
 		}
 		r := f.round.Load()
 		w.rounds[n] = r

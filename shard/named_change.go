@@ -233,7 +233,7 @@ func (l *Limits) update(in *Tx, change func(*limitsChange) error) (round uint64,
 	}
 	l.settle(c, w.rounds)
 	for n, f := range l.store.feeds {
-		if f == nil || len(c.told) == 0 {
+		if f == nil || f.off || len(c.told) == 0 {
 			continue
 		}
 		to := &l.pending[n][w.rounds[n]&1]

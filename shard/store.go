@@ -44,6 +44,8 @@ type Store struct {
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
 
+	follows atomic.Bool // a peer says which entries are gone, see apply.go
+
 	used atomic.Int64 // bytes that the keyspace takes, see memory.go
 	most atomic.Int64 // the ceiling of used; MaxInt64 if there is none
 	free atomic.Int64 // of used: free slots, as Measure found them

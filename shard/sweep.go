@@ -27,7 +27,7 @@ const holdSegments = 256
 // A lock is held for at most 256 entries at a time; a segment with nothing due
 // costs one look.
 func (s *Store) Sweep(clock int64, budget time.Duration) (dropped int, done bool) {
-	if s.keepExpired {
+	if s.keepExpired || s.follows.Load() {
 		clock = math.MinInt64
 	}
 	s.sweep.mu.Lock()

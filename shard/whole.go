@@ -45,7 +45,7 @@ func (t *Tx) Clear() (dropped int) {
 		dropped += sh.table.keys
 		t.touchAll(sh)
 		for n, f := range s.feeds {
-			if f != nil {
+			if f != nil && !f.off {
 				sh.clearFeed(n, t.w.rounds[n])
 			}
 		}
@@ -53,7 +53,7 @@ func (t *Tx) Clear() (dropped int) {
 		sh.account()
 	}
 	for n, f := range s.feeds {
-		if f != nil {
+		if f != nil && !f.off {
 			f.cleared[t.w.rounds[n]&1] = true
 		}
 	}
