@@ -1,0 +1,183 @@
+package replicate
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// pullHold is how long a replica that has answered a pull does not go back to
+	// its primary: it is about to be told to follow who asked.
+	pullHold = 3 * time.Second
+	// quietMost ends a link that serves an answered pull.
+	quietMost = 10 * time.Second
+)
+
+// A deposition is the end of this node's lead: the last round is cut, told to
+// those who are to have it, and then it follows another.
+type deposition struct {
+	to   string // address of who leads now
+	link *link  // of who asked, nil if nobody did
+	cut  uint64 // the last one
+}
+
+func (n *Node) onFollow(addr string) {
+	switch {
+	case n.c.Mine(addr):
+		n.warn("is told to follow itself, and does not")
+	case n.depose != nil:
+		n.depose.to = addr
+	case n.role != Following:
+		n.abdicate(addr, nil)
+	case addr != n.up.primary:
+		n.note("follows %s", addr)
+		n.follow(addr)
+	default:
+		n.up.hold = 0
+	}
+}
+
+// abdicate closes the doors at once and makes the node a replica of to.
+func (n *Node) abdicate(to string, by *link) {
+	if n.depose != nil {
+		return
+	}
+	n.shut()
+	n.depose = &deposition{to: to, link: by, cut: n.lead.done}
+	if n.promo != nil {
+		n.dropAsked()
+		n.promo = nil
+	} else if n.feed {
+		n.depose.cut = n.cut()
+	}
+	n.deposeCut(false)
+}
+
+// deposeCut goes on when a round was cut.
+func (n *Node) deposeCut(changed bool) {
+	switch {
+	case n.depose != nil && n.lead.done >= n.depose.cut:
+		n.endDeposition()
+	case n.role == Following && n.up.settling:
+		if changed && n.whole {
+			n.note("commands under way have changed something after the last frame")
+			n.whole = false
+		}
+		if n.up.probe != 0 && n.lead.done >= n.up.probe {
+			n.endSettling()
+		}
+	}
+}
+
+func (n *Node) endDeposition() {
+	d, led := n.depose, n.role == Leading
+	n.depose = nil
+	if l := d.link; l != nil && n.links[l.id] == l {
+		n.retireLink(l)
+		p := pulled{term: n.term, head: n.log.head(), flags: flagFenced}
+		n.answerPull(l, p)
+	}
+	n.dropReplicas()
+	n.lead.known = map[string]*replica{}
+	n.touch()
+	n.watch.doubt = nil
+	n.emit(CloseClients{})
+	n.note("follows %s from now on", d.to)
+	n.follow(d.to)
+	n.up.settling, n.up.settleAt = led, n.now+settle
+	if !led {
+		n.endSettling()
+	}
+}
+
+// retireLink makes a replica's link one that only serves the pull.
+func (n *Node) retireLink(l *link) {
+	if l.kind == toReplica {
+		n.replicaGone(l)
+	}
+	l.kind, l.quiet, l.heard = toAsker, true, n.now
+}
+
+// answerPull sends what is newer than what the other side has, and the end.
+func (n *Node) answerPull(l *link, p pulled) {
+	if l.state != live {
+		p.flags |= flagOther
+		l.state = live
+		l.next = n.log.next
+	}
+	l.pulled = &p
+	n.pump(l)
+}
+
+// onAsked is a pull on a connection of its own.
+func (n *Node) onAsked(m Asked) {
+	if len(n.links) >= maxLinks {
+		n.emit(Hangup{m.Link})
+		return
+	}
+	l := n.addLink(m.Link, toAsker, m.From)
+	l.quiet = true
+	n.send(l, []byte("+PULL\r\n"))
+	if n.whole && m.Replid == n.replid && n.log.follows(m.Offset) {
+		l.state, l.next = live, m.Offset+1
+	}
+	n.pulledBy(l, pull{m.Term, m.From})
+}
+
+// onPull is a pull on the link of a replica.
+func (n *Node) onPull(l *link, f *frame) error {
+	p, err := readPull(f)
+	if err != nil {
+		return err
+	}
+	if p.by.ID == n.c.Self.ID {
+		return fmt.Errorf("%w: a pull by this node", errFrame)
+	}
+	n.pulledBy(l, p)
+	return nil
+}
+
+// pulledBy obeys a node that is being promoted: from now on nothing counts that
+// comes from a lower term.
+func (n *Node) pulledBy(l *link, p pull) {
+	if p.term < n.term || p.term == n.term && p.by.ID != n.asker.ID {
+		n.answerPull(l, pulled{term: n.term, head: n.log.head(), flags: flagStale})
+		return
+	}
+	n.asker = p.by
+	n.raise(p.term)
+	n.note("%s is being promoted in term %d", p.by.Addr, p.term)
+	if n.role == Leading {
+		n.abdicate(p.by.Addr, l)
+		return
+	}
+	if n.role == Promoting {
+		n.abdicate(p.by.Addr, nil)
+	}
+	n.answerPull(l, pulled{term: n.term, head: n.log.head()})
+	up := n.up.link
+	if up == nil {
+		return
+	}
+	n.up.link, n.up.hold = nil, n.now+pullHold
+	n.up.downAt = n.now
+	if !n.up.synced {
+		n.hangup(up)
+		return
+	}
+	// The primary may hear of it here only.
+	up.quiet, up.relay = true, l.id
+	n.send(up, appendPull(nil, p))
+}
+
+// relayed is the end of a pull that was passed on to the primary: it decides no
+// more, and who asked is told.
+func (n *Node) relayed(l *link, p pulled) {
+	if l.relay == 0 {
+		return
+	}
+	if to := n.links[l.relay]; to != nil && p.flags&flagFenced != 0 {
+		n.send(to, appendPulled(nil, pulled{term: p.term, head: p.head, flags: flagFenced | flagOther}))
+	}
+	n.hangup(l)
+}

@@ -1,0 +1,230 @@
+package replicate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// startFence is how long a node that was not stopped cleanly waits for another
+	// one to be promoted.
+	startFence = 10 * time.Second
+	// reopenAfter is how long Sentinels must have been heard, after a silence,
+	// before a primary decides again though not all its replicas answer: each says
+	// every 2 s whom it takes for the primary.
+	reopenAfter = 5 * time.Second
+	// forgetSentinel is how long one must not have been heard, while most of them
+	// are, until it is taken for removed.
+	forgetSentinel = 15 * time.Minute
+	maxSentinels   = 64
+	// shortID is how much of a Sentinel's id the name of its connection has.
+	shortID = 8
+)
+
+// watching is what a node knows of Sentinels, which every node is told alike.
+type watching struct {
+	group     string
+	epoch     uint64
+	sentinels map[string]*sentinel // by short id
+	doubt     *doubt
+}
+
+type sentinel struct {
+	addr  string // empty: it has not said yet for whom it asks, and does not count
+	at    Time   // of the last contact; 0 = none
+	since Time   // when this node began to count it
+	known bool   // counted
+}
+
+// A doubt is that somebody else may have been promoted.
+type doubt struct {
+	since   Time
+	unclean bool // the store may lack what replicas have
+	steady  Time // since when most Sentinels are heard, 0 = they are not
+}
+
+func (w *watching) begin(now Time, s *State) {
+	w.group, w.epoch = s.Group, s.Epoch
+	for _, p := range s.Sentinels {
+		w.sentinels[p.ID] = &sentinel{addr: p.Addr, known: true, since: now}
+	}
+}
+
+func (w *watching) peers() []Peer {
+	var all []Peer
+	for id, s := range w.sentinels {
+		if s.known {
+			all = append(all, Peer{id, s.addr})
+		}
+	}
+	slices.SortFunc(all, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// forever is the end of a lease without Sentinels.
+const forever = Time(1<<63 - 1)
+
+// until is the end of the contact lease: at any time before it most of the
+// Sentinels had been heard within the last fenceAfter.
+func (w *watching) until(fenceAfter Time) Time {
+	at := make([]Time, 0, len(w.sentinels))
+	for _, s := range w.sentinels {
+		if s.known {
+			at = append(at, s.at)
+		}
+	}
+	if len(at) == 0 {
+		return forever
+	}
+	slices.Sort(at)
+	// The majority's oldest contact.
+	oldest := at[len(at)-(len(at)/2+1)]
+	if oldest == 0 {
+		return 0
+	}
+	return oldest + fenceAfter
+}
+
+// watchLease notes at the beginning of a step that the lease has run out since
+// the last one, before anything that was heard late makes it valid again.
+func (n *Node) watchLease() {
+	if n.role == Leading && n.watch.doubt == nil && n.now >= n.watch.until(n.c.FenceAfter) {
+		n.warn("most Sentinels were not heard for %v: no decisions until it is known who leads", n.c.FenceAfter)
+		n.doubt(false)
+	}
+}
+
+func (n *Node) doubt(unclean bool) {
+	n.shut()
+	n.watch.doubt = &doubt{since: n.now, unclean: unclean}
+}
+
+// notReady says that another node is to be promoted: this one has lost what the
+// others may have.
+func (n *Node) notReady() bool {
+	d := n.watch.doubt
+	return d != nil && d.unclean && n.now-d.since < startFence && len(n.lead.known) > 0
+}
+
+// tryReopen ends a doubt when nobody can have been promoted, see doc.go.
+func (n *Node) tryReopen() {
+	d := n.watch.doubt
+	if d == nil || n.role != Leading || n.notReady() {
+		return
+	}
+	watched := n.watch.until(0) != forever
+	if watched && !n.heardSince(d) {
+		d.steady = 0
+		return
+	}
+	if d.steady == 0 {
+		d.steady = n.now
+	}
+	wait := reopenAfter
+	if !watched {
+		wait = startFence
+	}
+	if n.allAnswer(d.since) || n.now-d.steady >= wait {
+		n.watch.doubt = nil
+		n.note("decides again, after %v", n.now-d.since)
+	}
+}
+
+// heardSince says whether the lease is valid and is of contacts after the doubt
+// began.
+func (n *Node) heardSince(d *doubt) bool {
+	until := n.watch.until(n.c.FenceAfter)
+	return n.now < until && until-n.c.FenceAfter > d.since
+}
+
+// allAnswer says whether every known replica has answered a beat sent after a
+// time: each of them would have sent a pull instead if it had been promoted, and
+// will if it is going to be.
+func (n *Node) allAnswer(since Time) bool {
+	for _, r := range n.lead.known {
+		if r.link == nil || r.stamp <= since {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *Node) onContact(m Contact) {
+	s := n.watch.sentinels[m.Sentinel]
+	if s == nil {
+		if len(n.watch.sentinels) >= maxSentinels || len(m.Sentinel) != shortID {
+			return
+		}
+		s = &sentinel{}
+		n.watch.sentinels[m.Sentinel] = s
+	}
+	s.at = max(s.at, min(m.At, n.now))
+	n.forgetSentinels()
+}
+
+// forgetSentinels removes those not heard for long, while most are.
+func (n *Node) forgetSentinels() {
+	if n.now >= n.watch.until(n.c.FenceAfter) {
+		return
+	}
+	for id, s := range n.watch.sentinels {
+		if n.now-max(s.at, s.since) > forgetSentinel {
+			n.note("Sentinel %s at %s is forgotten", id, s.addr)
+			delete(n.watch.sentinels, id)
+			n.touch()
+		}
+	}
+}
+
+func (n *Node) onHello(h Hello) {
+	if len(h.Sentinel) < shortID || !n.concerns(&h) {
+		return
+	}
+	n.meet(h.Sentinel[:shortID], h.From)
+	if h.Epoch <= n.watch.epoch {
+		return
+	}
+	n.watch.epoch = h.Epoch
+	n.touch()
+	if n.role != Following && !n.c.Mine(h.Addr) {
+		n.warn("Sentinel says that %s leads since epoch %d", h.Addr, h.Epoch)
+		n.abdicate(h.Addr, nil)
+	}
+}
+
+// concerns says whether a hello is about the nodes that this one belongs to. The
+// first one that names it, or whom it follows, says what they are called.
+func (n *Node) concerns(h *Hello) bool {
+	if n.watch.group == "" && (n.c.Mine(h.Addr) || n.role == Following && strings.EqualFold(h.Addr, n.up.primary)) {
+		n.watch.group = h.Name
+		n.touch()
+	}
+	return n.watch.group == h.Name
+}
+
+// meet counts a Sentinel from its first hello on.
+func (n *Node) meet(id, addr string) {
+	s := n.watch.sentinels[id]
+	if s != nil && s.known && s.addr == addr {
+		return
+	}
+	n.touch()
+	if s == nil {
+		if len(n.watch.sentinels) >= maxSentinels {
+			return
+		}
+		s = &sentinel{}
+		n.watch.sentinels[id] = s
+	}
+	for other, o := range n.watch.sentinels {
+		if o.addr == addr && o.known {
+			delete(n.watch.sentinels, other) // installed anew
+		}
+	}
+	s.addr, s.known, s.since = addr, true, n.now
+	if s.at == 0 {
+		s.at = n.now
+	}
+}

@@ -1,0 +1,350 @@
+package replicate
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlserver/rlserver/engine"
+)
+
+const (
+	simStart = Time(time.Hour)
+	simWall  = 1_800_000_000_000 // ms
+)
+
+// A fault is a mistake planted in a simulation, that the oracles are to catch.
+type fault byte
+
+const (
+	noFault      fault = iota
+	noFence            // no lease, no pull to the primary, no ear for hellos
+	ackEarly           // a replica acks before it applies
+	ownClock           // a replica drops by its own clock
+	noPull             // a promoted node does not ask its siblings
+	noGateLease        // a reply leaves without a second look at the doors
+	crossHistory       // partial resync whatever the history
+)
+
+// A scenario is what a seed makes of a run.
+type scenario struct {
+	fault      fault
+	acks       AckMode
+	downAfter  Time
+	fenceAfter Time
+	ringBytes  int
+	jitter     Time
+	pace       Time
+	saveEvery  Time
+	keys       []simKey
+}
+
+func newWorld(seed uint64, f fault) *world {
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51)), now: simStart, conns: map[*conn]bool{}}
+	c := &w.conf
+	c.fault = f
+	c.acks = []AckMode{0, 1, AckMajority, AckAll}[w.rng.IntN(4)]
+	c.downAfter = []Time{time.Second, 2 * time.Second}[w.rng.IntN(2)]
+	c.fenceAfter = c.downAfter * 3 / 4
+	if f == noFence {
+		c.fenceAfter = forever / 4
+	}
+	c.ringBytes = []int{0, 0, 20 << 10}[w.rng.IntN(3)]
+	c.jitter = []Time{200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]
+	c.pace = w.between(2*time.Millisecond, 10*time.Millisecond)
+	c.saveEvery = time.Second
+	for i := range 2 + w.rng.IntN(4) {
+		k := simKey{name: fmt.Appendf(nil, "key:%d", i), rate: int64(1 + w.rng.IntN(40)), burst: int64(2 + w.rng.IntN(20))}
+		var err error
+		if k.lim, err = engine.ParseLimit(fmt.Append(nil, k.rate), fmt.Append(nil, k.burst)); err != nil {
+			panic(err)
+		}
+		c.keys = append(c.keys, k)
+	}
+	w.ledger = ledger{w: w, cutAt: map[frameOf]Time{}, begun: map[*proc]attempt{}}
+	for i := range w.nodes {
+		w.nodes[i] = newHost(w, i)
+	}
+	for i := range w.sentinels {
+		w.sentinels[i] = &simSentinel{w: w, id: i}
+		w.sentinels[i].begin()
+	}
+	return w
+}
+
+// run is one life of three nodes: load and faults, then peace, then the oracles.
+// It returns what was violated, or nothing.
+func (w *world) run() string {
+	for _, h := range w.nodes {
+		h.start()
+	}
+	w.until(simStart + 4*time.Second)
+	end := w.now + 20*time.Second
+	w.load(end + 5*time.Second)
+	for w.now < end {
+		w.until(w.now + w.between(500*time.Millisecond, 5*time.Second))
+		w.strike()
+	}
+	w.heal()
+	w.until(w.now + 5*time.Second)
+	if why := w.settle(); why != "" {
+		return why
+	}
+	return cmp.Or(w.ledger.overlap(), w.ledger.over(), w.converged())
+}
+
+// settle waits until the nodes are in peace: what Sentinel needs for two more
+// failovers at the most.
+func (w *world) settle() string {
+	for range 120 {
+		w.until(w.now + time.Second)
+		if w.leader() != nil && w.following() {
+			w.until(w.now + 2*time.Second)
+			if w.leader() != nil && w.following() {
+				return ""
+			}
+		}
+	}
+	return "no peace after two minutes"
+}
+
+func (w *world) leader() *proc {
+	var found *proc
+	for _, h := range w.nodes {
+		if h.proc != nil && h.proc.doors.Role == Leading {
+			if found != nil || !h.proc.doors.Open || w.now >= h.proc.doors.Until {
+				return nil
+			}
+			found = h.proc
+		}
+	}
+	return found
+}
+
+func (w *world) following() bool {
+	n := 0
+	for _, h := range w.nodes {
+		if p := h.proc; p != nil && p.doors.Role == Following && p.status().Link && p.node.up.primary == w.leader().host.peer().Addr {
+			n++
+		}
+	}
+	return n == simNodes-1
+}
+
+// converged compares the replicas' content with the primary's.
+func (w *world) converged() string {
+	lead := w.leader()
+	want := content(lead.store)
+	for _, h := range w.nodes {
+		if got := content(h.proc.store); !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("n%d has not what n%d has:\n%v\n%v", h.id, lead.host.id, got, want)
+		}
+	}
+	return ""
+}
+
+// strike does one thing to the nodes, the Sentinels or the network.
+func (w *world) strike() {
+	who := w.rng.IntN(simNodes)
+	if p := w.anyLeader(); p != nil && w.chance(0.6) {
+		who = p.host.id
+	}
+	h := w.nodes[who]
+	back := w.between(100*time.Millisecond, 8*time.Second)
+	switch w.rng.IntN(10) {
+	case 0, 1:
+		w.stop(h, false, back)
+	case 2:
+		w.stop(h, true, back)
+	case 3, 4:
+		if p := h.proc; p != nil && !p.paused {
+			p.pause()
+			w.after(w.between(10*time.Millisecond, 6*time.Second), p.resume)
+		}
+	case 5, 6:
+		w.partition(who, back)
+	case 7:
+		if all := w.allConns(); len(all) > 0 {
+			w.logf("a connection breaks")
+			all[w.rng.IntN(len(all))].breakOff(nil)
+		}
+	case 8:
+		s := w.sentinels[w.rng.IntN(simSentinels)]
+		if w.chance(0.5) && !s.paused && s.fo.state == foNone {
+			s.startFailover(true)
+		} else if !s.paused {
+			s.paused = true
+			w.logf("s%d is stopped", s.id)
+			w.after(back, s.resume)
+		}
+	case 9:
+		slow := w.between(0, 60*time.Millisecond)
+		to := w.rng.IntN(simHosts)
+		w.slow[who][to], w.slow[to][who] = slow, slow
+		w.logf("n%d and host %d are %v apart", who, to, slow)
+	}
+}
+
+func (w *world) anyLeader() *proc {
+	for _, h := range w.nodes {
+		if h.proc != nil && h.proc.doors.Role == Leading {
+			return h.proc
+		}
+	}
+	return nil
+}
+
+func (w *world) stop(h *host, clean bool, back Time) {
+	if h.proc == nil {
+		return
+	}
+	h.stop(clean)
+	w.after(back, func() {
+		h.skew += int64(w.rng.IntN(1000)) - 500 // the clock was stepped
+		h.start()
+	})
+}
+
+// partition cuts a host off from some others, one way or both.
+func (w *world) partition(who int, back Time) {
+	both, mask := w.chance(0.7), w.rng.IntN(1<<simHosts)
+	if w.chance(0.4) {
+		mask = 1<<clientHost - 1 // all but the clients
+	}
+	w.logf("n%d is cut off from %07b, both ways %v", who, mask, both)
+	set := func(cut bool) {
+		for to := range simHosts {
+			if mask>>to&1 != 0 && to != who {
+				w.setCut(who, to, cut)
+				if both {
+					w.setCut(to, who, cut)
+				}
+			}
+		}
+	}
+	set(true)
+	w.after(back, func() {
+		w.logf("n%d is back", who)
+		set(false)
+	})
+}
+
+// heal ends all that strike began.
+func (w *world) heal() {
+	w.logf("peace")
+	for a := range simHosts {
+		for b := range simHosts {
+			w.setCut(a, b, false)
+			w.slow[a][b] = 0
+		}
+	}
+	for _, h := range w.nodes {
+		if h.proc != nil {
+			h.proc.resume()
+		}
+	}
+	for _, s := range w.sentinels {
+		if s.paused {
+			s.resume()
+		}
+	}
+}
+
+func (w *world) allConns() (all []*conn) {
+	for c := range w.conns {
+		all = append(all, c)
+	}
+	return sortConns(all)
+}
+
+// sortConns orders connections as a map does not.
+func sortConns(all []*conn) []*conn {
+	slices.SortFunc(all, func(a, b *conn) int {
+		return cmp.Or(cmp.Compare(a.ends[0].p.host.id, b.ends[0].p.host.id), cmp.Compare(a.ends[0].link, b.ends[0].link))
+	})
+	return all
+}
+
+var (
+	simSeed  = flag.Uint64("seed", 0, "run the simulation of this seed only, and show what happened")
+	simFault = flag.Int("fault", 0, "plant this fault, with -seed")
+)
+
+// TestSimulation runs many lives. A seed that fails is printed, and
+//
+//	go test ./replicate -run TestSimulation -seed N -v
+//
+// shows what happened.
+func TestSimulation(t *testing.T) {
+	if *simSeed != 0 {
+		w := newWorld(*simSeed, fault(*simFault))
+		why := w.run()
+		t.Log(w.tell())
+		if why != "" {
+			t.Errorf("seed %d: %s", *simSeed, why)
+		}
+		return
+	}
+	seeds := 300
+	if testing.Short() {
+		seeds = 40
+	}
+	if os.Getenv("RLSERVER_SOAK") != "" {
+		seeds = 5000
+	}
+	first := uint64(1)
+	if v, err := strconv.ParseUint(os.Getenv("RLSERVER_SEED"), 10, 64); err == nil {
+		first = v
+	}
+	grants, opens := 0, 0
+	for seed := first; seed < first+uint64(seeds); seed++ {
+		w := newWorld(seed, noFault)
+		if why := w.run(); why != "" {
+			t.Errorf("seed %d: %s", seed, why)
+		}
+		grants += len(w.ledger.grants)
+		opens += len(w.ledger.opens)
+	}
+	t.Logf("seeds %d to %d: %d grants, %d times a node began to decide", first, first+uint64(seeds)-1, grants, opens)
+	if opens < 2*seeds || grants < 100*seeds {
+		t.Error("too little happened to prove anything")
+	}
+}
+
+// tell is the story of a run.
+func (w *world) tell() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "acks %d, down-after %v, ring %d\n", w.conf.acks, w.conf.downAfter, w.conf.ringBytes)
+	for _, line := range w.trace {
+		b.WriteString(line + "\n")
+	}
+	for _, h := range w.nodes {
+		b.WriteString(h.summary() + "\n")
+	}
+	return b.String()
+}
+
+// TestPlantedFaults: each mistake is caught within some lives.
+func TestPlantedFaults(t *testing.T) {
+	for f, name := range map[fault]string{noFence: "no fence", ackEarly: "ack before apply", ownClock: "drop by own clock",
+		noPull: "no pull from siblings", noGateLease: "lease not checked after the gate", crossHistory: "partial resync across histories"} {
+		t.Run(name, func(t *testing.T) {
+			for seed := uint64(1); seed <= 400; seed++ {
+				w := newWorld(seed, f)
+				if why := w.run(); why != "" {
+					t.Logf("seed %d: %.200s", seed, why)
+					return
+				}
+			}
+			t.Error("not caught in 400 lives")
+		})
+	}
+}
