@@ -29,6 +29,7 @@ type watching struct {
 	epoch     uint64
 	sentinels map[string]*sentinel // by short id
 	doubt     *doubt
+	lease     Time // its end, by the contacts until now
 }
 
 type sentinel struct {
@@ -66,31 +67,35 @@ func (w *watching) peers() []Peer {
 // forever is the end of a lease without Sentinels.
 const forever = Time(1<<63 - 1)
 
-// until is the end of the contact lease: at any time before it most of the
-// Sentinels had been heard within the last fenceAfter.
-func (w *watching) until(fenceAfter Time) Time {
-	at := make([]Time, 0, len(w.sentinels))
+// renew says again when the contact lease ends: at any time before that most of
+// the Sentinels had been heard within the last fenceAfter.
+func (w *watching) renew(fenceAfter Time) {
+	at := make([]Time, 0, maxSentinels)
 	for _, s := range w.sentinels {
 		if s.known {
 			at = append(at, s.at)
 		}
 	}
 	if len(at) == 0 {
-		return forever
+		w.lease = forever
+		return
 	}
 	slices.Sort(at)
 	// The majority's oldest contact.
-	oldest := at[len(at)-(len(at)/2+1)]
-	if oldest == 0 {
-		return 0
+	if oldest := at[len(at)-(len(at)/2+1)]; oldest == 0 {
+		w.lease = 0
+	} else {
+		w.lease = oldest + fenceAfter
 	}
-	return oldest + fenceAfter
 }
+
+// watched says whether there are Sentinels.
+func (w *watching) watched() bool { return w.lease != forever }
 
 // watchLease notes at the beginning of a step that the lease has run out since
 // the last one, before anything that was heard late makes it valid again.
 func (n *Node) watchLease() {
-	if n.role == Leading && n.watch.doubt == nil && n.now >= n.watch.until(n.c.FenceAfter) {
+	if n.role == Leading && n.watch.doubt == nil && n.now >= n.watch.lease {
 		n.warn("most Sentinels were not heard for %v: no decisions until it is known who leads", n.c.FenceAfter)
 		n.doubt(false)
 	}
@@ -114,7 +119,7 @@ func (n *Node) tryReopen() {
 	if d == nil || n.role != Leading || n.notReady() {
 		return
 	}
-	watched := n.watch.until(0) != forever
+	watched := n.watch.watched()
 	if watched && !n.heardSince(d) {
 		d.steady = 0
 		return
@@ -135,8 +140,7 @@ func (n *Node) tryReopen() {
 // heardSince says whether the lease is valid and is of contacts after the doubt
 // began.
 func (n *Node) heardSince(d *doubt) bool {
-	until := n.watch.until(n.c.FenceAfter)
-	return n.now < until && until-n.c.FenceAfter > d.since
+	return n.now < n.watch.lease && n.watch.lease-n.c.FenceAfter > d.since
 }
 
 // allAnswer says whether every known replica has answered a beat sent after a
@@ -161,12 +165,13 @@ func (n *Node) onContact(m Contact) {
 		n.watch.sentinels[m.Sentinel] = s
 	}
 	s.at = max(s.at, min(m.At, n.now))
+	n.watch.renew(n.c.FenceAfter)
 	n.forgetSentinels()
 }
 
 // forgetSentinels removes those not heard for long, while most are.
 func (n *Node) forgetSentinels() {
-	if n.now >= n.watch.until(n.c.FenceAfter) {
+	if n.now >= n.watch.lease {
 		return
 	}
 	for id, s := range n.watch.sentinels {
@@ -176,6 +181,7 @@ func (n *Node) forgetSentinels() {
 			n.touch()
 		}
 	}
+	n.watch.renew(n.c.FenceAfter)
 }
 
 func (n *Node) onHello(h Hello) {
@@ -227,4 +233,5 @@ func (n *Node) meet(id, addr string) {
 	if s.at == 0 {
 		s.at = n.now
 	}
+	n.watch.renew(n.c.FenceAfter)
 }

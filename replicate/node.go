@@ -165,6 +165,7 @@ func (n *Node) onStart(m Start) {
 	n.clockBase = m.Clock - n.now.Milliseconds()
 	n.log.reset(1)
 	n.watch.begin(n.now, &m.State)
+	n.watch.renew(n.c.FenceAfter)
 	n.emit(SetClock{n.clockBase})
 	for _, p := range m.State.Replicas {
 		n.lead.known[p.ID] = &replica{peer: p, counts: true, seen: n.now}
@@ -178,7 +179,7 @@ func (n *Node) onStart(m Start) {
 	}
 	n.role, n.whole = Leading, true
 	n.raise(n.term + 1)
-	if len(n.lead.known) > 0 || n.watch.until(0) != forever {
+	if len(n.lead.known) > 0 || n.watch.watched() {
 		// Somebody may have been promoted meanwhile.
 		n.doubt(!m.Clean)
 	}
@@ -228,7 +229,7 @@ func (n *Node) publish() {
 		return
 	}
 	n.persist()
-	d := Doors{Role: n.role, Generation: n.generation, Whole: n.whole, Until: n.watch.until(n.c.FenceAfter)}
+	d := Doors{Role: n.role, Generation: n.generation, Whole: n.whole, Until: n.watch.lease}
 	d.Open = n.role == Leading && n.watch.doubt == nil && n.depose == nil
 	d.NotReady = n.role == Leading && n.notReady()
 	if n.role == Leading {

@@ -292,17 +292,17 @@ func (l *ledger) over() string {
 // debt is how far a bucket that nobody forgets would have been overdrawn, in
 // thousandths of a token.
 func (l *ledger) debt(key int64, k *simKey) (most int64) {
-	credit, last := k.burst*1000, int64(0)
+	credit, last, lastAt := k.burst*1000, int64(0), Time(0)
 	for _, g := range l.grants {
 		if g.key != key {
 			continue
 		}
-		if t := max(last, g.clock); last == 0 {
-			last = t
-		} else {
-			credit = min(k.burst*1000, credit+(t-last)*k.rate)
-			last = t
+		if last != 0 {
+			// A node started again has its own machine's clock, which may be behind.
+			passed := max(g.clock-last, (g.at - lastAt + time.Millisecond - 1).Milliseconds())
+			credit = min(k.burst*1000, credit+passed*k.rate)
 		}
+		last, lastAt = g.clock, g.at
 		credit -= g.cost * 1000
 		most = max(most, -credit)
 	}

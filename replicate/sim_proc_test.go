@@ -61,6 +61,7 @@ type proc struct {
 	late     []func() // changes applied late, with the fault of that kind
 	waits    []*reply
 	closes   int
+	steps    int
 
 	// Where the store's content is from, for the oracles.
 	contentAt Time // all that was decided before by who led then is in it
@@ -74,7 +75,7 @@ type simWalk struct {
 func (h *host) start() {
 	w := h.w
 	p := &proc{host: h, w: w, byLink: map[LinkID]*conn{}, walks: map[LinkID]*simWalk{}}
-	p.store = shard.New(shard.Config{Shards: 2, Grace: 3000})
+	p.store = shard.New(shard.Config{Shards: 1, Grace: 3000})
 	p.toDisk, p.ship = p.store.NewFeed(), p.store.NewFeed()
 	p.ship.Off()
 	clock := simWall + (w.now - simStart).Milliseconds() + h.skew
@@ -267,7 +268,8 @@ func (p *proc) tell(m Message) {
 		for _, e := range p.node.Step(p.w.now, m) {
 			p.do(e)
 		}
-		if _, tick := m.(Tick); !tick && p.node.started {
+		p.noteContent()
+		if p.steps++; p.steps%16 == 0 && p.node.started {
 			if s := p.node.asState(); s.String() != p.node.state.String() {
 				panic(fmt.Sprintf("seed %d: after %T the state is not persisted", p.w.seed, m))
 			}
@@ -377,7 +379,14 @@ func (p *proc) apply(e Apply) {
 	} else {
 		do()
 	}
-	if at, ok := p.w.ledger.cutAt[frameOf{p.node.replid, p.node.log.head()}]; ok && p.node.whole {
+}
+
+// noteContent notes up to when the content is, after a step.
+func (p *proc) noteContent() {
+	if p.node.role == Leading || !p.node.whole || p.node.up.full != "" {
+		return
+	}
+	if at, ok := p.w.ledger.cutAt[frameOf{p.node.replid, p.node.log.head()}]; ok {
 		p.contentAt = at
 	}
 }

@@ -481,7 +481,13 @@ func (s *simSentinel) selectReplica() int {
 		return -1
 	}
 	slices.SortFunc(good, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.insts[b].info.Offset, s.insts[a].info.Offset), cmp.Compare(a, b))
+		prio := func(i int) int {
+			if i == w.conf.prefer {
+				return 1
+			}
+			return 100
+		}
+		return cmp.Or(cmp.Compare(prio(a), prio(b)), cmp.Compare(s.insts[b].info.Offset, s.insts[a].info.Offset), cmp.Compare(a, b))
 	})
 	return good[0]
 }

@@ -44,6 +44,7 @@ type scenario struct {
 	jitter     Time
 	pace       Time
 	saveEvery  Time
+	prefer     int // node of the best priority, -1 = none
 	keys       []simKey
 }
 
@@ -61,6 +62,7 @@ func newWorld(seed uint64, f fault) *world {
 	c.jitter = []Time{200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]
 	c.pace = w.between(2*time.Millisecond, 10*time.Millisecond)
 	c.saveEvery = time.Second
+	c.prefer = w.rng.IntN(simNodes+1) - 1
 	for i := range 2 + w.rng.IntN(4) {
 		k := simKey{name: fmt.Appendf(nil, "key:%d", i), rate: int64(1 + w.rng.IntN(40)), burst: int64(2 + w.rng.IntN(20))}
 		var err error
@@ -141,14 +143,22 @@ func (w *world) following() bool {
 
 // converged compares the replicas' content with the primary's.
 func (w *world) converged() string {
-	lead := w.leader()
-	want := content(lead.store)
-	for _, h := range w.nodes {
-		if got := content(h.proc.store); !reflect.DeepEqual(got, want) {
-			return fmt.Sprintf("n%d has not what n%d has:\n%v\n%v", h.id, lead.host.id, got, want)
+	var why string
+	for range 50 {
+		why = ""
+		lead := w.leader()
+		want := content(lead.store)
+		for _, h := range w.nodes {
+			if got := content(h.proc.store); !reflect.DeepEqual(got, want) {
+				why = fmt.Sprintf("n%d has not what n%d has:\n%v\n%v", h.id, lead.host.id, got, want)
+			}
 		}
+		if why == "" {
+			return ""
+		}
+		w.until(w.now + simTick) // something may be under way
 	}
-	return ""
+	return why
 }
 
 // strike does one thing to the nodes, the Sentinels or the network.
