@@ -25,6 +25,7 @@ var rooms = map[string]room{
 	"engine":       {bans: []string{"os", "net", "sync", "time"}}, // pure arithmetic: it never asks the time
 	"shard":        {ours: []string{"engine"}},
 	"persist":      {ours: []string{"shard"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
+	"replicate":    {ours: []string{"shard"}},
 	"observe":      {outside: []string{"github.com/prometheus/client_golang"}},
 	"resp":         {ours: []string{"engine", "shard"}, outside: []string{"github.com/tidwall/redcon"}},
 	"attack":       {}, // a peer: it knows what is on the wire and nothing of ours

@@ -29,6 +29,8 @@ const (
 	flightBytes = 256 << 10
 	// dirtyMost cuts a round though no replica's connection is free.
 	dirtyMost = 64 << 10
+	// FenceAfter is the default of Config.FenceAfter. Sentinels send a PING a second.
+	FenceAfter = 1500 * time.Millisecond
 	// RingBytes is the default of Config.RingBytes.
 	RingBytes = 16 << 20
 	// maxRoundBytes is the longest frame, all its parts together.

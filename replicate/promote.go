@@ -171,9 +171,13 @@ func (n *Node) open() {
 	n.touch()
 	n.replid2, n.end2 = n.replid, n.log.head()
 	n.replid = n.c.NewID()
-	if !n.whole {
+	switch {
+	case !n.whole:
 		n.warn("leads with a part of the content only: a full sync was under way")
 		n.whole = true
+		n.beginHistory()
+	case n.replid2 == "":
+		n.warn("leads with what was on its disk: it has followed nobody since it was started")
 		n.beginHistory()
 	}
 	n.lead.alone, n.lead.release = n.now, n.log.head()

@@ -16,6 +16,14 @@ type simKey struct {
 	lim   engine.Limit
 }
 
+func (k *simKey) setLimit(rate, burst int64) {
+	lim, err := engine.ParseLimit(fmt.Append(nil, rate), fmt.Append(nil, burst))
+	if err != nil {
+		panic(err)
+	}
+	k.rate, k.burst, k.lim = rate, burst, lim
+}
+
 // A reply is a grant that has not left the node yet.
 type reply struct {
 	grant
@@ -37,10 +45,10 @@ type grant struct {
 
 const replyTimeout = time.Second
 
-// load sends acquires until a time: mostly to whom a Sentinel names, some to
+// load sends acquires: mostly to whom a Sentinel names, some to
 // whoever answered last, some to anyone.
-func (w *world) load(until Time) {
-	if w.now >= until {
+func (w *world) load() {
+	if !w.loading {
 		return
 	}
 	var to int
@@ -58,7 +66,50 @@ func (w *world) load(until Time) {
 			p.later(func() { p.acquire(key, cost) })
 		}
 	})
-	w.after(w.between(0, 2*w.conf.pace), func() { w.load(until) })
+	w.after(w.between(0, 2*w.conf.pace), w.load)
+}
+
+// misc changes other things than the keys that are counted: entries come and
+// go, and named limits.
+func (w *world) misc() {
+	if !w.loading {
+		return
+	}
+	w.after(w.between(0, 100*time.Millisecond), w.misc)
+	p := w.anyLeader()
+	if p == nil || p.paused || !p.doors.Open || w.now >= p.doors.Until {
+		return
+	}
+	key := fmt.Appendf(nil, "x:%d", w.rng.IntN(30))
+	switch w.rng.IntN(6) {
+	case 0:
+		w.mustLimit(p, key)
+	case 1:
+		p.store.Limits().Delete(key)
+	case 2, 3:
+		tx := p.store.Lock(p.clock(), key)
+		tx.Delete(key)
+		tx.Unlock()
+	default:
+		k := &w.conf.keys[0]
+		value, d, err := engine.Acquire(nil, k.lim, nil, p.clock(), engine.Op{Cost: 1})
+		if err != nil {
+			panic(err)
+		}
+		tx := p.store.Lock(p.clock(), key)
+		tx.Put(key, 1, value, d.ResetAfter+int64(w.rng.IntN(60_000)))
+		tx.Unlock()
+	}
+}
+
+func (w *world) mustLimit(p *proc, name []byte) {
+	lim, err := engine.ParseExpression(fmt.Appendf(nil, "%d:7", 1+w.rng.IntN(9)))
+	if err == nil {
+		_, err = p.store.Limits().Set(name, lim)
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // acquire is dispatch and handler of one command.
@@ -167,6 +218,7 @@ type attempt struct {
 	others [simNodes]*proc // those that could be reached
 	have   [simNodes]Time
 	whole  bool
+	stale  bool
 }
 
 func (l *ledger) granted(g grant) {
@@ -184,7 +236,7 @@ func (l *ledger) promoting(p *proc) {
 		return
 	}
 	w := l.w
-	a := attempt{at: w.now, whole: p.node.whole}
+	a := attempt{at: w.now, whole: p.node.whole, stale: p.node.replid == ""}
 	for i, h := range w.nodes {
 		if o := h.proc; o != nil && o != p && !o.paused && w.reaches(p.host.id, i) && o.doors.Role == Following && o.node.whole &&
 			slices.ContainsFunc(p.node.up.peers, func(x Peer) bool { return x.ID == h.peer().ID }) {
@@ -220,7 +272,7 @@ func (l *ledger) opened(p *proc) {
 	}
 	o := opening{node: p.host.id, term: p.node.term, at: w.now, contentAt: p.contentAt}
 	a, promoted := l.begun[p]
-	o.disk = !promoted
+	o.disk = !promoted || a.stale
 	if promoted {
 		o.partial = !a.whole
 		for i, other := range a.others {

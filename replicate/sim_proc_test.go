@@ -96,9 +96,6 @@ func (h *host) start() {
 		}
 	}
 	p.contentAt = h.diskAt
-	if h.clean {
-		p.contentAt = w.now
-	}
 	state := State{}
 	if h.state != "" {
 		var err error
@@ -131,7 +128,11 @@ func (p *proc) tick(wait Time) {
 		if !p.paused {
 			p.tell(Tick{Dirty: p.ship.Pending()})
 			if p.w.rng.IntN(20) == 0 {
-				p.store.Sweep(p.clock(), time.Hour)
+				clock := p.clock()
+				if p.w.conf.fault == ownClock && p.doors.Role == Following {
+					clock += 2500
+				}
+				p.store.Sweep(clock, time.Hour)
 			}
 			p.timeouts()
 		}

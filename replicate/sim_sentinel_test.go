@@ -207,9 +207,10 @@ func (s *simSentinel) askInfo(i int) {
 		p.later(func() {
 			st := p.status()
 			prio := 100
-			if st.Role == Following && !p.doors.Whole {
-				prio = 0
+			if i == w.conf.prefer {
+				prio = 1
 			}
+			prio = st.Priority(prio)
 			w.datagram(i, s.host(), func() { s.hears(func() { s.heardInfo(i, st, prio) }) })
 		})
 	})
@@ -465,7 +466,7 @@ func (s *simSentinel) selectReplica() int {
 	var good []int
 	for i := range s.insts {
 		in := &s.insts[i]
-		if i == s.master || in.downSince != 0 || w.now-in.pongAt > 5*s.pingPeriod() || in.infoPrio == 0 || w.now-in.infoAt > valid || in.infoAt == 0 || isMaster(in.info) {
+		if i == s.master || in.downSince != 0 || w.now-in.pongAt > 5*s.pingPeriod() || in.infoPrio == 0 || w.now-in.infoAt > valid || in.infoAt == 0 {
 			continue
 		}
 		most := 10 * w.conf.downAfter
@@ -481,13 +482,7 @@ func (s *simSentinel) selectReplica() int {
 		return -1
 	}
 	slices.SortFunc(good, func(a, b int) int {
-		prio := func(i int) int {
-			if i == w.conf.prefer {
-				return 1
-			}
-			return 100
-		}
-		return cmp.Or(cmp.Compare(prio(a), prio(b)), cmp.Compare(s.insts[b].info.Offset, s.insts[a].info.Offset), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(s.insts[a].infoPrio, s.insts[b].infoPrio), cmp.Compare(s.insts[b].info.Offset, s.insts[a].info.Offset), cmp.Compare(a, b))
 	})
 	return good[0]
 }

@@ -57,6 +57,7 @@ type world struct {
 	sentinels [simSentinels]*simSentinel
 	ledger    ledger
 	ids       int
+	loading   bool
 }
 
 func (w *world) after(d Time, do func()) {

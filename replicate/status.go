@@ -15,6 +15,8 @@ type Status struct {
 	Primary   string
 	Link      bool // in step with the primary
 	Syncing   bool // a full sync is under way
+	Whole     bool // what the store has is the content of one moment
+	Stale     bool // that is of before the node was started
 	HeardAgo  Time // since the primary said something
 	DownSince Time // 0 if there is a link
 
@@ -41,6 +43,7 @@ func (n *Node) Status(now Time) Status {
 		s.Primary = n.up.primary
 		s.Link = n.up.link != nil && n.up.synced && n.up.full == "" && n.whole
 		s.Syncing = n.up.link != nil && n.up.synced && !s.Link
+		s.Whole, s.Stale = n.whole, n.replid == ""
 		s.HeardAgo = now - n.up.heard
 		if n.up.link == nil {
 			s.DownSince = now - n.up.downAt
@@ -59,4 +62,20 @@ func (n *Node) Status(now Time) Status {
 		s.Replicas = append(s.Replicas, rs)
 	}
 	return s
+}
+
+// stalePriority is added to the priority of a replica that has nothing but what
+// it had on disk: Sentinel takes it only if there is no other.
+const stalePriority = 100_000
+
+// Priority is what Sentinel is to be told of a replica whose replica-priority is
+// this: the lowest is promoted first, and 0 never.
+func (s *Status) Priority(configured int) int {
+	switch {
+	case configured == 0 || s.Role == Following && !s.Whole:
+		return 0
+	case s.Role == Following && s.Stale:
+		return configured + stalePriority
+	}
+	return configured
 }

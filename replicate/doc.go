@@ -1,0 +1,106 @@
+// Package replicate makes one store follow another, and decides who of several
+// nodes may answer callers.
+//
+// Node is what one server knows: Step takes a message (a tick, a frame from a
+// peer, a Sentinel's word) and returns effects (send, apply, close the doors). It
+// has no socket, no clock and no goroutine, so a simulation runs it by the
+// thousand (sim_test.go). Everything else about it is how to reach it.
+//
+// # Words
+//
+// A history is a sequence of numbered frames under one name (replid); a frame is
+// one round of the primary's feed: absolute changes, so that the last one for a
+// key counts. A node that is promoted begins a new history, that shares with the
+// one before all frames up to its end. A term is a lead: each lead has a higher
+// one than all those that the leader knew of. The doors are open while a node may
+// decide.
+//
+// # Promises
+//
+// One decides. No two nodes have answers leave that were decided at the same time,
+// if Sentinel's quorum is a majority, its down-after-milliseconds at least 2000
+// (or more than fence-after by what a PING may take), and clocks run at about the
+// same rate. What they show does not matter.
+//
+// Asynchronous (repl-ack 0): when a primary is lost, a key may be granted once
+// more what it was granted in the lag, the age of the last frame that the promoted
+// node has: at most burst + rate × lag.
+//
+// repl-ack 1 and majority: nothing answered is lost if one of the replicas that
+// acknowledged it can be reached by the promoted node when it is promoted. repl-ack
+// all: nothing answered is lost, whichever replica is promoted. Both hold while
+// replies are refused without acks (repl-ack-on-timeout refuse).
+//
+// Planned failover: nothing is lost and nobody decides twice, if the replica that
+// is promoted has a link to the primary.
+//
+// Replicas become what the primary is; what the clock makes idle goes when the
+// primary says so.
+//
+// # Why one decides
+//
+// A Sentinel takes a node for down when a PING has had no answer for down-after.
+// Each PING whose answer is known to have arrived (Contact: the answer's bytes were
+// acknowledged by the Sentinel's host) proves that this Sentinel does not do so
+// before that PING's time + down-after. A primary decides only until the time at
+// which fence-after has passed since the oldest of such contacts with a majority
+// (the lease). To be promoted, a replica needs a majority of Sentinels that take the
+// primary for down; both majorities share one. So whoever is promoted without the
+// primary's knowledge is so after the lease. Doors are looked at before the decision
+// and again before the reply leaves; a process that was stopped in between finds
+// that the time is over.
+//
+// A failover that has begun goes on though the primary is heard again. So a lease
+// that has run out is not simply taken up again: the primary is in doubt until it
+// has heard a majority of Sentinels again, and each known replica has answered a
+// beat sent since then: one that is promoted later says so to the primary first, on
+// that same link. If a replica does not answer, Sentinels must have been heard for
+// 5 s: in that time each of them has said twice whom it takes for the primary (a
+// Hello). A Hello of a higher epoch that names another node deposes at once. Every
+// start of a primary that has had replicas or Sentinels is in doubt too.
+//
+// A replica that is promoted says so (a pull) to its primary on the link between
+// them, or dials it, before it decides. The primary closes its doors, sends its last
+// frames and the end; when that has come the replica opens, having everything. If no
+// answer comes within 500 ms, it opens if it had heard nothing from the primary for
+// fence-after before it was promoted, and otherwise 4 s after the last word, when
+// Sentinel's switch has reached the primary or the lease is over. What Sentinel
+// does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
+//
+// # Why nothing acknowledged is lost
+//
+// A replica acknowledges a frame after it has applied it and put it into its log. A
+// replica that is promoted sends the pull to all its siblings: each takes over the
+// term, listens to no lower one any more (so it acknowledges nothing more to the
+// old primary), and sends the frames that follow on those of who asks. So after the
+// pulls the promoted node has every frame that one of them has acknowledged. With
+// all it has them itself.
+//
+// A full sync walks the store while frames go on: a chunk is sent before every frame
+// cut after it was read, so applying both in order ends at the primary's content with
+// the last frame cut after the walk. Only then does the replica acknowledge, or count
+// as one that may be promoted.
+//
+// A partial resync needs that the frames the replica has are a beginning of the
+// primary's: the same history, or the one before it up to the number at which the
+// promoted node left it. A replica that was ahead of that number syncs in full, and
+// so does every node that was started anew: its store was saved and loaded, and the
+// clock has dropped what was idle.
+//
+// A deposed primary has everything up to its last frame, and no more: commands that
+// were under way when the doors closed may still have changed something, so it looks,
+// 100 ms later, whether its feed has anything to tell, and syncs in full if so.
+//
+// # Clocks
+//
+// A replica takes its primary's clock over from the frames and beats (of all, the
+// least delayed counts), and keeps it when it is promoted, so that time goes on for
+// entries as it did.
+//
+// # What is not promised
+//
+// A Sentinel quorum below a majority, SENTINEL FAILOVER while the replica and the
+// primary do not reach each other (the old primary stops when the switch is told to
+// it, a second or two later; the replica waits up to 4 s for that), and Sentinels
+// that are removed while others are cut off.
+package replicate
