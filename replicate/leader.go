@@ -31,12 +31,10 @@ type replica struct {
 // sending is how far a link has been sent to.
 type sending struct {
 	state  sendState
-	next   uint64 // number of the frame to send next
-	flight int    // bytes sent and not left
-	// endCut is the cut after which a full sync is complete, endAt that cut's
-	// number.
-	endCut, endAt uint64
-	pulled        *pulled // to be sent when all frames up to its head were
+	next   uint64  // number of the frame to send next
+	flight int     // bytes sent and not left
+	endCut uint64  // the cut after which a full sync is complete
+	pulled *pulled // to be sent when all frames up to its head were
 }
 
 type sendState byte

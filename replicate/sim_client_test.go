@@ -198,7 +198,6 @@ type ledger struct {
 	lastNode int
 	opens    []opening
 	begun    map[*proc]attempt
-	forced   int
 }
 
 // An opening is a node that begins to decide with content from elsewhere.

@@ -28,7 +28,6 @@ type host struct {
 	skew     int64 // ms, of its wall clock
 	proc     *proc
 	accepted uint64
-	down     bool // nobody is to start it again for now
 
 	state   string                  // as written
 	disk    map[string]shard.Change // what persist holds, by space and key
@@ -58,7 +57,6 @@ type proc struct {
 	busy     bool
 	byLink   map[LinkID]*conn
 	walks    map[LinkID]*simWalk
-	late     []func() // changes applied late, with the fault of that kind
 	waits    []*reply
 	closes   int
 	steps    int
