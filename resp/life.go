@@ -17,7 +17,7 @@ const (
 
 // bounds are the times a server allows its clients: the constants above, or
 // shorter ones in tests.
-type bounds struct{ write, command, auth, handshake, cut time.Duration }
+type bounds struct{ write, command, auth, handshake, turns, cut time.Duration }
 
 // carrier moves the bytes of one connection: a conn with a goroutine of its
 // own, or a sock of an event loop. Both live by the rules of life.

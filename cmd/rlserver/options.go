@@ -131,7 +131,7 @@ var options = []option{
 		kind: enum(func(v *Values) *string { return &v.LogLevel }, levelNames()...)},
 	{name: "log-format", def: "text", help: "one line for people, or JSON",
 		kind: enum(func(v *Values) *string { return &v.LogFormat }, "text", "json")},
-	{name: "shutdown-timeout", def: "10", help: "seconds that clients get to finish at shutdown", live: true,
+	{name: "shutdown-timeout", def: "3", help: "seconds that clients get to finish at shutdown", live: true,
 		kind: seconds(3600, func(v *Values) *time.Duration { return &v.ShutdownTimeout })},
 }
 
