@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -58,13 +59,21 @@ func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
 }
 
 func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
-	many := make([]uint32, 0, len(keys))
+	var in [MaxShards / 64]uint64 // a bit for each shard that has a key
+	n := 0                        // of these
 	for _, key := range keys {
-		many = append(many, uint32(maphash.Bytes(s.seed, key)&s.mask))
+		i := maphash.Bytes(s.seed, key) & s.mask
+		n += int(^in[i>>6] >> (i & 63) & 1)
+		in[i>>6] |= 1 << (i & 63)
 	}
 	// All who lock several shards do it in ascending order.
-	slices.Sort(many)
-	return s.lockNumbers(clock, slices.Compact(many))
+	many := make([]uint32, 0, n)
+	for w, left := range in[:(len(s.shards)+63)/64] {
+		for ; left != 0; left &= left - 1 {
+			many = append(many, uint32(w*64+bits.TrailingZeros64(left)))
+		}
+	}
+	return s.lockNumbers(clock, many)
 }
 
 // lockNumbers locks the shards of these numbers, which ascend.
