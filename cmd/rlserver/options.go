@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlserver/rlserver/shard"
 )
 
 // Values are the server's options, one field each, as the rest of the program reads them. The table below fills them;
@@ -60,7 +62,6 @@ type option struct {
 const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
-	maxShards      = 1 << 12
 	maxSlowMicros  = 3_600_000_000 // an hour
 	maxSlowEntries = 10_000        // of at most 5 KiB each
 	minBulkBytes   = 2 << 10       // room for the longest key and then some
@@ -120,7 +121,7 @@ var options = []option{
 	{name: "maxmemory", def: "0", help: "most memory of keys and buffers; then new keys are refused; 0: any", live: true,
 		kind: size(0, maxMemoryBytes, func(v *Values) *int64 { return &v.MaxMemory })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
-		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
+		kind: powerOfTwo(shard.MaxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
 		kind: hostPort(func(v *Values) *string { return &v.HTTPAddr })},
 	{name: "slowlog-log-slower-than", def: "10000", help: "µs from which SLOWLOG keeps a command; 0: all; -1: none", live: true,
