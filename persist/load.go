@@ -109,6 +109,7 @@ type loader struct {
 
 // run scans on all cores. It does not wait for a scan that Pebble has taken hostage: then the guard is dead.
 func (l *loader) run(g *guard) error {
+	l.store.Expect(l.total)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(l.scan)
@@ -134,16 +135,20 @@ func (l *loader) run(g *guard) error {
 }
 
 func (l *loader) scan() {
+	into := l.store.Loader(l.clock, l.maxTS)
 	for {
 		p := int(l.next.Add(1) - 1)
 		if p >= partitions {
-			return
+			break
 		}
-		if err := l.partition(p); err != nil {
+		if err := l.partition(p, into); err != nil {
 			l.fail(err)
 			return
 		}
 		l.report()
+	}
+	if err := into.Flush(); err != nil {
+		l.fail(err)
 	}
 }
 
@@ -165,37 +170,29 @@ func (l *loader) report() {
 	l.progress(n, max(n, l.total))
 }
 
-func (l *loader) partition(p int) error {
+func (l *loader) partition(p int, into *shard.Loader) error {
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: tableBound(p), UpperBound: tableBound(p + 1)})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	var kept, dropped int64
+	kept, dropped := into.Count()
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return err
 		}
-		keep, err := l.entry(it.Key()[2:], value)
+		key := it.Key()[2:]
+		c, err := decodeEntry(key, value)
 		if err != nil {
+			return fmt.Errorf("entry of key %.64q: %w", key, err)
+		}
+		if err := into.Add(c); err != nil {
 			return err
 		}
-		if keep {
-			kept++
-		} else {
-			dropped++
-		}
 	}
-	l.kept.Add(kept)
-	l.dropped.Add(dropped)
+	keptNow, droppedNow := into.Count()
+	l.kept.Add(int64(keptNow - kept))
+	l.dropped.Add(int64(droppedNow - dropped))
 	return it.Error()
-}
-
-func (l *loader) entry(key, value []byte) (kept bool, err error) {
-	c, err := decodeEntry(key, value)
-	if err != nil {
-		return false, fmt.Errorf("entry of key %.64q: %w", key, err)
-	}
-	return l.store.Load(l.clock, l.maxTS, c)
 }
