@@ -4,6 +4,9 @@
 // feed and writes them. [DB.Save], [DB.Wait], [DB.Urgent] and [DB.Stats] only talk to the flusher: no caller of theirs ever waits for
 // Pebble, except Wait, which waits for its round.
 //
+// Who has to wait for many rounds asks [DB.Ready] and is told by [DB.Notify] when to look again. A round that is asked for is written at
+// once; while that goes on the next one fills, and is cut as soon as it is done: all who came meanwhile share one sync.
+//
 // # The directory
 //
 //	LOCK            held while a server uses the directory

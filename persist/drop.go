@@ -27,7 +27,7 @@ func (d *DB) Relieve() {
 // dropDue says whether the open round is to be dropped.
 func (d *DB) dropDue(now time.Time) bool {
 	relieve := d.status.takeRelieve()
-	if d.h != nil && d.o.Mode == Interval {
+	if d.h != nil && d.o.Mode.periodic() {
 		return false
 	}
 	pending := d.feed.Pending()

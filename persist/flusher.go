@@ -16,6 +16,7 @@ type schedule struct {
 	journalAt time.Time // of the oldest round in the journal
 	figuresAt time.Time
 	memoryAt  time.Time
+	lookedAt  time.Time // when the feed was last looked at for changes
 	droppedAt time.Time // when the feed was last looked at for dropping a round
 
 	retryAt     time.Time // while writing fails: when to look next
@@ -93,7 +94,7 @@ func (d *DB) removeGeneration(dir string) {
 func (d *DB) due() time.Time {
 	s := &d.schedule
 	if d.h == nil {
-		if d.o.Mode == Shutdown {
+		if !d.o.Mode.periodic() {
 			return time.Now().Add(mergeEvery)
 		}
 		return s.retryAt
@@ -107,9 +108,10 @@ func (d *DB) due() time.Time {
 			due = t
 		}
 	}
-	if d.o.Mode == Interval {
+	if d.o.Mode.periodic() {
 		earlier(s.lastCut.Add(d.o.Interval))
 	}
+	earlier(s.looked().Add(lookEvery))
 	if _, soon := d.status.wants(); soon {
 		earlier(s.lastCut.Add(urgentGap))
 	}
@@ -128,19 +130,22 @@ func (d *DB) step() {
 		d.drop()
 	}
 	if d.h == nil {
-		if asked || d.o.Mode == Interval && !now.Before(s.retryAt) {
+		if asked || d.o.Mode.periodic() && !now.Before(s.retryAt) {
 			d.recover(asked)
 		}
 		return
 	}
 	err := d.h.guard.failed()
-	late := d.o.Mode == Interval && now.Sub(s.lastCut) >= d.o.Interval
+	late := d.o.Mode.periodic() && now.Sub(s.lastCut) >= d.o.Interval
 	if err == nil && (asked || late || soon && now.Sub(s.lastCut) >= urgentGap) {
 		if d.status.owes() {
 			d.rewrite()
 			return
 		}
 		err = d.round()
+	}
+	if err == nil && now.Sub(s.looked()) >= lookEvery {
+		d.look(now)
 	}
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
 		err = d.seal()
@@ -156,6 +161,22 @@ func (d *DB) step() {
 	}
 	if err != nil {
 		d.fail(err)
+	}
+}
+
+// looked is when it was last known whether anything is waiting for a round.
+func (s *schedule) looked() time.Time {
+	if s.lookedAt.After(s.lastCut) {
+		return s.lookedAt
+	}
+	return s.lastCut
+}
+
+// look sees whether anything is waiting for a round. If not, all up to now is on disk, so that what changes next is no older than it is.
+func (d *DB) look(now time.Time) {
+	d.schedule.lookedAt = now
+	if d.feed.Pending() == 0 {
+		d.status.idle(now)
 	}
 }
 

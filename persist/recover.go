@@ -25,7 +25,11 @@ func (d *DB) fail(err error) {
 func (d *DB) failed(err error) {
 	s, now := &d.schedule, time.Now()
 	s.noRoom = vfs.IsNoSpaceError(err)
-	s.retryPause = max(retryFirst, min(2*s.retryPause, retryMost))
+	most := retryMost
+	if d.o.Mode.Promise() != shard.Nothing {
+		most = retryPromised
+	}
+	s.retryPause = max(retryFirst, min(2*s.retryPause, most))
 	s.backOff = now.Add(s.retryPause)
 	if s.retryAt = s.backOff; s.noRoom {
 		s.retryAt = now.Add(retryFirst)
