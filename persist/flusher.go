@@ -26,6 +26,7 @@ type schedule struct {
 	tooLittle   uint64    // free bytes that did not suffice
 	recoveredAt time.Time
 	failLog     sparse
+	failLogged  bool // of the failure that goes on, so that its end is logged as well
 }
 
 // Start begins to write the rounds of a feed of the store that Load filled. Only the DB cuts the feed from now on.
@@ -83,10 +84,23 @@ func (d *DB) begin() {
 	}
 }
 
-// removeGeneration removes a generation that counts no more. If that fails it only takes space until the next start.
+// removeGeneration removes a generation that counts no more. While that fails it only takes space: it is tried again.
 func (d *DB) removeGeneration(dir string) {
-	if err := d.fs.RemoveAll(dir); err != nil {
-		d.log.Warn("could not remove an old generation", "dir", dir, "error", err)
+	d.litter = append(d.litter, dir)
+	d.removeLitter()
+}
+
+// removeLitter removes what counts no more, as far as the disk lets it.
+func (d *DB) removeLitter() {
+	for ; len(d.litter) > 0; d.litter = d.litter[1:] {
+		err := d.fs.RemoveAll(d.litter[0])
+		if err == nil {
+			continue
+		}
+		if missed, ok := d.litterLog.allow(time.Now()); ok {
+			d.log.Warn("could not remove an old generation", "dir", d.litter[0], "more", len(d.litter)-1, "error", err, "unlogged", missed)
+		}
+		return
 	}
 }
 
@@ -154,6 +168,7 @@ func (d *DB) step() {
 		err = d.mergeStep()
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
+		d.removeLitter()
 		err = d.takeFigures(now)
 	}
 	if err == nil && now.Sub(s.memoryAt) >= memoryEvery {

@@ -38,8 +38,12 @@ type DB struct {
 	feed         *shard.Feed // set under status.mu
 	current      string      // directory of the generation that CURRENT names
 	stale        []string    // directories of generations replaced and not removed yet
+	litter       []string    // directories that count no more and could not be removed yet
 	lastGen      uint64      // the highest generation number used
 	schedule     schedule
+
+	watch                          *time.Timer // fires when the flusher's work does not come back
+	hangLog, litterLog, rewriteLog sparse
 
 	status status
 	wake   chan struct{} // capacity 1

@@ -36,6 +36,7 @@ func (d *DB) failed(err error) {
 	}
 	d.status.fails(fmt.Errorf("not on disk: %w", err))
 	if missed, ok := s.failLog.allow(now); ok {
+		s.failLogged = true
 		d.log.Error("cannot write to the data directory; decisions go on from memory and a restart would forget them", "dir", d.o.Dir,
 			"error", err, "lag_ms", d.Stats().LagMs, "next_attempt", s.retryPause, "unlogged_attempts", missed)
 	}
@@ -49,7 +50,8 @@ func (d *DB) recover(asked bool) {
 		d.schedule.retryAt = start.Add(retryFirst)
 		return
 	}
-	if d.replace() {
+	if d.replace() && d.schedule.failLogged {
+		d.schedule.failLogged = false
 		d.log.Warn("writing to the data directory works again; everything is on disk", "dir", d.o.Dir, "generation", d.h.generation,
 			"took", time.Since(start))
 	}
