@@ -47,7 +47,9 @@ func (d *DB) Start(f *shard.Feed, s *shard.Store) {
 func (d *DB) flush() {
 	defer close(d.done)
 	defer d.status.end()
-	d.begin()
+	d.watch = time.AfterFunc(stalled, d.hangs)
+	defer d.watch.Stop()
+	d.watched(d.begin)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -56,12 +58,36 @@ func (d *DB) flush() {
 		case <-d.wake:
 		case <-d.dead():
 		case <-d.stop:
-			d.result = d.finish()
+			d.watched(func() { d.result = d.finish() })
 			return
 		}
-		d.step()
+		d.watched(d.step)
 		timer.Reset(max(0, time.Until(d.due())))
 	}
+}
+
+// watched does a piece of the flusher's work. If it does not come back the figures and the log say so, whatever it is that hangs: Pebble,
+// one of our own files, the removal of a directory.
+func (d *DB) watched(work func()) {
+	d.status.works(time.Now())
+	d.watch.Reset(stalled)
+	work()
+	d.watch.Stop()
+	d.status.works(time.Time{})
+}
+
+// hangs says that the flusher's work has not come back for long.
+func (d *DB) hangs() {
+	now := time.Now()
+	since := d.status.worksSince()
+	if since.IsZero() || now.Sub(since) < stalled {
+		return // it came back just now
+	}
+	if missed, ok := d.hangLog.allow(now); ok {
+		d.log.Error("the disk hangs; decisions go on from memory and a restart would forget them", "dir", d.o.Dir, "for", now.Sub(since),
+			"lag_ms", d.Stats().LagMs, "unlogged", missed)
+	}
+	d.watch.Reset(logEvery)
 }
 
 // dead is closed when the handle in use has failed.

@@ -2,7 +2,7 @@ package persist
 
 import "time"
 
-// stalled is how long a round may take before the last save counts as failed: the disk hangs.
+// stalled is how long a piece of the flusher's work may take before the last save counts as failed: the disk hangs.
 const stalled = 5 * time.Second
 
 // Stats is a snapshot of the figures of durability.

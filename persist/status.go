@@ -39,6 +39,7 @@ type status struct {
 	durableAt time.Time // everything up to here is on disk
 	writing   time.Time // the cut of the round being written; zero when there is none
 	waiting   time.Time // since when a round is being written or was asked for and the disk owes an answer; zero = it owes none
+	working   time.Time // when the flusher began what it does now; zero when it rests
 	figures   figures
 }
 
@@ -104,9 +105,10 @@ func (s *status) hangs() {
 	}
 }
 
-// stalled says whether the disk owes an answer for too long. The caller has the lock.
+// stalled says whether the disk owes an answer for too long, to whom ever. The caller has the lock.
 func (s *status) stalled(now time.Time) bool {
-	return !s.waiting.IsZero() && now.Sub(s.waiting) >= stalled
+	late := func(since time.Time) bool { return !since.IsZero() && now.Sub(since) >= stalled }
+	return late(s.waiting) || late(s.working)
 }
 
 func (s *status) loaded(info LoadInfo, generation uint64) {
@@ -166,6 +168,20 @@ func (s *status) fails(err error) {
 	s.trouble.Store(&err)
 	s.answered()
 	s.tell()
+}
+
+// works notes that the flusher began something, or with zero that it rests.
+func (s *status) works(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working = since
+}
+
+// worksSince is when the flusher began what it does now, zero when it rests.
+func (s *status) worksSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.working
 }
 
 // end notes that nothing more will be written.
