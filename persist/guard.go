@@ -166,16 +166,16 @@ type guardFile struct {
 
 func (f *guardFile) Write(p []byte) (int, error) {
 	if !f.guard.frozen() {
-		_, err := f.File.Write(p)
-		f.guard.wrote("write", f.name, err)
+		n, err := f.File.Write(p)
+		f.guard.wrote("write", f.name, whole(n, p, err))
 	}
 	return len(p), nil
 }
 
 func (f *guardFile) WriteAt(p []byte, off int64) (int, error) {
 	if !f.guard.frozen() {
-		_, err := f.File.WriteAt(p, off)
-		f.guard.wrote("write", f.name, err)
+		n, err := f.File.WriteAt(p, off)
+		f.guard.wrote("write", f.name, whole(n, p, err))
 	}
 	return len(p), nil
 }
