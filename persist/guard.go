@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -50,15 +51,20 @@ func (g *guard) failed() error {
 
 func (g *guard) frozen() bool { return g.failed() != nil }
 
+// A writeFault is why a guard froze when it was a write that failed: the data that is there is as it was.
+type writeFault struct{ error }
+
+func (f writeFault) Unwrap() error { return f.error }
+
 // wrote takes note of the result of a write.
 func (g *guard) wrote(op, name string, err error) {
 	var path *fs.PathError
 	switch {
 	case err == nil:
 	case errors.As(err, &path):
-		g.fail(path) // says all that
+		g.fail(writeFault{path}) // says all that
 	default:
-		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
+		g.fail(writeFault{fmt.Errorf("%s %s: %w", op, name, err)})
 	}
 }
 
@@ -123,6 +129,13 @@ func (g *guard) MkdirAll(dir string, perm os.FileMode) error {
 		g.wrote("mkdir", dir, g.FS.MkdirAll(dir, perm))
 	}
 	return nil
+}
+
+// Lock makes a file, which takes a disk that can be written. Pebble gives up if that fails.
+func (g *guard) Lock(name string) (io.Closer, error) {
+	c, err := g.FS.Lock(name)
+	g.wrote("lock", name, err)
+	return c, err
 }
 
 func (g *guard) Link(oldname, newname string) error {

@@ -40,8 +40,8 @@ func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, at *sit
 	})
 	select {
 	case err := <-opened:
-		if err == nil {
-			err = g.failed()
+		if dead := g.failed(); dead != nil { // what Pebble says follows from that
+			err = dead
 		}
 		if err != nil {
 			h.abandon()

@@ -36,7 +36,7 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 	}
 	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, total: d.journal.last.keys, progress: progress}
 	if err := l.run(d.h.guard); err != nil {
-		return LoadInfo{}, damaged(d.o.Dir, err)
+		return LoadInfo{}, unusable(d.o.Dir, err)
 	}
 	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
 	d.status.loaded(d.info, d.h.generation)
@@ -49,12 +49,12 @@ func (d *DB) LoadLimits(s *shard.Store) error {
 	if d.h == nil {
 		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
 		if err != nil {
-			return damaged(d.o.Dir, err)
+			return unusable(d.o.Dir, err)
 		}
 		d.h = h
 	}
 	if err := d.mergeAll(); err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	var limits []shard.Change
 	err := d.h.run(func(db *pebble.DB) (err error) {
@@ -65,7 +65,7 @@ func (d *DB) LoadLimits(s *shard.Store) error {
 		err = s.Limits().Load(limits)
 	}
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	d.limitsLoaded, d.info.Limits = true, len(limits)
 	return nil

@@ -86,11 +86,11 @@ func (d *DB) open() error {
 		return err
 	}
 	if err := d.fs.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("cannot make the data directory %s: %w", dir, err)
+		return unwritable(dir, err)
 	}
 	lock, err := d.fs.Lock(d.fs.PathJoin(dir, lockFile))
 	if err != nil {
-		return inUse(dir, err)
+		return notLocked(dir, err)
 	}
 	d.lock = lock
 	if u, err := d.fs.GetDiskUsage(dir); err == nil && u.TotalBytes < smallDisk {
@@ -103,7 +103,7 @@ func (d *DB) open() error {
 	d.lastGen = d.layout.generation
 	if d.layout.generation == 0 || d.layout.creating {
 		if err := d.create(); err != nil {
-			return fmt.Errorf("cannot make the data directory %s: %w", dir, err)
+			return unwritable(dir, err)
 		}
 		return nil
 	}
@@ -170,14 +170,14 @@ func (d *DB) verify() error {
 	d.current = dir
 	format, err := atomicfs.ReadMarker(d.fs, dir, "format-version")
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	if n, err := strconv.Atoi(format); err == nil && n > int(pebbleFormat) {
 		return newerFormat(d.o.Dir, fmt.Sprintf("Pebble format %d, this version reads up to %d", n, pebbleFormat))
 	}
 	h, err := openHandle(d.fs, dir, d.layout.generation, true, &d.site)
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	defer h.abandon()
 	err = h.run(func(db *pebble.DB) (err error) {
@@ -188,7 +188,7 @@ func (d *DB) verify() error {
 		err = d.checkMark()
 	}
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	d.info.SavedAt = time.UnixMilli(d.journal.last.saved)
 	return nil
