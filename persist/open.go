@@ -153,7 +153,7 @@ func newGeneration(fs vfs.FS, dir string, n uint64, last point, at *site) (*hand
 	if err != nil {
 		return nil, err
 	}
-	err = h.run(func(db *pebble.DB) error { return db.Set([]byte{baseSpace}, encodeBase(last), pebble.Sync) })
+	err = h.run(func(db *pebble.DB) error { return db.Set([]byte{baseSpace}, encodeBase(last, steps{}), pebble.Sync) })
 	if err == nil {
 		err = syncDir(fs, fs.PathDir(dir))
 	}

@@ -112,7 +112,7 @@ func (d *DB) newGeneration() error {
 		return fmt.Errorf("file CURRENT: %w", err)
 	}
 	d.h, d.current = h, dir
-	d.journal = journal{base: d.journal.last, last: d.journal.last}
+	d.journal = journal{base: d.journal.last, last: d.journal.last, steps: done.steps}
 	d.journal.add(done.commit)
 	d.schedule.lastCut, d.schedule.journalAt = done.at, done.at
 	d.status.wrote(done.round, done.at, done.commit)
@@ -129,18 +129,19 @@ type filled struct {
 	round  uint64 // as the feed counts
 	at     time.Time
 	commit commit
+	steps  steps // of the table
 }
 
 // fill writes the whole store into a generation and syncs it. The entries are written while they change; the round that collected the
 // changes meanwhile is written after them and makes it the state of one moment.
 func (d *DB) fill(h *handle) (filled, error) {
 	d.cut(discard)
-	if err := writeAll(h, d.store); err != nil {
+	steps, err := writeAll(h, d.store, d.journal.last)
+	if err != nil {
 		return filled{}, err
 	}
 	d.distinct = sketch{}
 	w := newRoundWriter(h, d.o.tune, d.journal.last, &d.distinct)
-	var err error
 	round, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	if err != nil {
 		return filled{}, err
@@ -149,7 +150,7 @@ func (d *DB) fill(h *handle) (filled, error) {
 	if err == nil {
 		err = h.run(func(db *pebble.DB) error { return db.Flush() })
 	}
-	return filled{round, at, c}, err
+	return filled{round, at, c, steps}, err
 }
 
 // cut cuts a round and has it drained.
