@@ -53,7 +53,7 @@ func (e *execution) onKeys(whole bool) (ok bool) {
 	tx := e.lock(whole)
 	defer func() { // a fault in a command must not keep the keys
 		s.tx = nil
-		tx.Unlock()
+		s.unlock(&tx)
 	}()
 	if !s.stillWatched(&tx) {
 		s.nullArray()

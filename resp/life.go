@@ -138,16 +138,6 @@ func nearest(a, b time.Time) time.Time {
 	return a
 }
 
-// passGate waits until a round is durable. If it fails the connection must end
-// unanswered: a reply that promised more than the disk holds is never sent.
-func (srv *Server) passGate(round uint64, client string) bool {
-	err := srv.durability.Wait(round)
-	if err != nil {
-		srv.log.Error("closing a client unanswered: its change could not be made durable", "client", client, "err", err)
-	}
-	return err == nil
-}
-
 // refusal is the error for a peer that is turned away before its first command,
 // or "". srv.mu is held.
 func (srv *Server) refusal(nc net.Conn) string {

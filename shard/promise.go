@@ -14,6 +14,9 @@ const (
 	Ahead
 )
 
+// Promise is that of the store's Config.
+func (s *Store) Promise() Promise { return s.promise }
+
 // Due is the round of the first feed that must be durable before the reply to
 // what this Tx did leaves, 0 if there is nothing to wait for. It is to be asked
 // before Unlock.
