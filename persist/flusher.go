@@ -35,6 +35,7 @@ func (d *DB) Start(f *shard.Feed, s *shard.Store) {
 		panic("persist: Start without Load, or twice")
 	}
 	d.started, d.store = true, s
+	go d.h.compactions.release() // takes Pebble's locks
 	now := time.Now()
 	d.schedule.lastCut, d.schedule.figuresAt, d.schedule.droppedAt, d.schedule.sealed = now, now, now, d.journal.last
 	d.status.mu.Lock()

@@ -25,7 +25,7 @@ type LoadInfo struct {
 }
 
 // Load brings every entry on disk into the store, on all cores. clock is the server's clock, maxTS the latest time an entry may have,
-// both Unix ms (see shard.Store.Load). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
+// both Unix ms (see shard.Store.Loader). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
 // and about how many there are. An error is a sentence that tells a person what to do; the store is not to be used then.
 func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, total int)) (LoadInfo, error) {
 	start := time.Now()
@@ -47,17 +47,21 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 // under those in force then. Load does it if nobody did. Errors as for Load.
 func (d *DB) LoadLimits(s *shard.Store) error {
 	if d.h == nil {
-		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
+		h, err := openWith(newCompactions(true), d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
 		if err != nil {
 			return unusable(d.o.Dir, err)
 		}
 		d.h = h
 	}
-	if err := d.mergeAll(); err != nil {
+	err := d.makeRoom()
+	if err == nil {
+		err = d.mergeAll()
+	}
+	if err != nil {
 		return unusable(d.o.Dir, err)
 	}
 	var limits []shard.Change
-	err := d.h.run(func(db *pebble.DB) (err error) {
+	err = d.h.run(func(db *pebble.DB) (err error) {
 		limits, err = readLimits(db)
 		return err
 	})
@@ -69,6 +73,19 @@ func (d *DB) LoadLimits(s *shard.Store) error {
 	}
 	d.limitsLoaded, d.info.Limits = true, len(limits)
 	return nil
+}
+
+// makeRoom lets Pebble compact if the merge to come could bring it where it takes no more writes until it has.
+func (d *DB) makeRoom() error {
+	tall := d.journal.bytes > 2*d.o.tune.mergeBytes
+	err := d.h.run(func(db *pebble.DB) error {
+		tall = tall || db.Metrics().Levels[0].Sublevels > l0StopWrites/2
+		return nil
+	})
+	if err == nil && tall {
+		d.h.compactions.release()
+	}
+	return err
 }
 
 // readLimits reads the named limits of the table.

@@ -104,7 +104,8 @@ func (t *table) touch(h uint64) byte {
 		return 0
 	}
 	seg := t.segmentOf(h)
-	return seg.buckets[homeOf(h)].tags[0] ^ byte(seg.count)
+	b := homeOf(h)
+	return seg.buckets[b].tags[0] ^ seg.buckets[(b+1)%segmentBuckets].tags[0] ^ byte(seg.count)
 }
 
 // find looks a key up.
