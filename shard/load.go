@@ -88,7 +88,7 @@ func (l *Loader) Add(c Change) error {
 	case reset == 0 && !s.keepExpired:
 		p.fate = idle
 		l.dropped++
-	case string(value) != string(c.Value):
+	case string(value) != string(c.Value) && !engine.IsAhead(c.Value): // what a disk has is as good then
 		p.fate = altered
 		fallthrough
 	default:

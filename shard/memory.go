@@ -78,7 +78,7 @@ func (t *Tx) Room(key []byte, n int) bool {
 	if t.at.hit() {
 		return true
 	}
-	return used-s.free.Load() < most && t.shard.table.arena.hasSlot(headerBytes+len(key)+n)
+	return used-s.free.Load() < most && t.shard.table.arena.hasSlot(headerBytes+len(key)+n+s.heldRoom(n))
 }
 
 // account brings the store's count in step with what the shard takes. Who makes

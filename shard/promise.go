@@ -21,8 +21,11 @@ func (s *Store) Promise() Promise { return s.promise }
 // what this Tx did leaves, 0 if there is nothing to wait for. It is to be asked
 // before Unlock.
 func (t *Tx) Due() uint64 {
-	if t.store.promise == Nothing || !t.changed {
+	switch {
+	case t.store.promise == Nothing || !t.changed:
 		return 0
+	case t.store.promise == Ahead:
+		return t.due
 	}
 	return t.Round()
 }

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/rlserver/rlserver/engine"
 )
 
 // Config says how a Store is built. The zero value is usable.
@@ -22,6 +24,9 @@ type Config struct {
 	KeepExpired bool
 	// Promise is what replies wait for.
 	Promise Promise
+	// Block is, under the promise Ahead, how far ahead of an entry its state on
+	// disk is. The zero value is not at all, so that every change waits.
+	Block engine.Block
 }
 
 const (
@@ -40,6 +45,7 @@ type Store struct {
 	grace       int64
 	keepExpired bool
 	promise     Promise
+	block       engine.Block
 
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
@@ -63,6 +69,7 @@ type shard struct {
 	counted int                 // bytes of the shard that are in Store.used
 	tx      txState             // of the Tx over one key that holds the lock
 	feeds   [maxFeeds][2]changeSet
+	held    []byte   // room for a state to be held
 	_       [64]byte // keeps the locks of two shards on different cache lines
 }
 
@@ -86,6 +93,7 @@ func New(c Config) *Store {
 		grace:       c.Grace,
 		keepExpired: c.KeepExpired,
 		promise:     c.Promise,
+		block:       c.Block,
 	}
 	for i := range s.shards {
 		sh := &s.shards[i]

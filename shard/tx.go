@@ -26,6 +26,7 @@ type txState struct {
 	clock   int64
 	w       writer
 	changed bool
+	due     uint64 // under the promise Ahead: the round that what was put is in, or is covered by
 
 	// What is known of the key last used, so that a Put after a Get neither
 	// hashes nor looks up again. at is what the index says if looked is set.
@@ -53,7 +54,7 @@ func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
 	sh := &s.shards[h&s.mask]
 	sh.mu.Lock()
 	st := &sh.tx
-	st.clock, st.hash, st.looked, st.changed = clock, h, false, false
+	st.clock, st.hash, st.looked, st.changed, st.due = clock, h, false, false, 0
 	st.w.read(s)
 	return Tx{st, keys[0]}
 }
@@ -134,7 +135,9 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	t.seek(key)
 	deadline := t.store.deadline(t.clock, resetAfter)
 	sh := t.shard
-	if t.at.hit() {
+	if t.store.promise == Ahead && t.w.open != 0 {
+		t.putAhead(key, kind, value, deadline)
+	} else if t.at.hit() {
 		sh.overwrite(&t.w, &t.at, kind, value, deadline)
 	} else {
 		t.at = sh.insert(&t.w, t.hash, key, kind, value, deadline)
