@@ -156,8 +156,9 @@ func (d *DB) fill(h *handle) (filled, error) {
 // cut cuts a round and has it drained.
 func (d *DB) cut(drain func(*shard.Round)) (round uint64, at time.Time) {
 	at = time.Now()
+	d.status.cuts(at)
 	r := d.feed.Cut()
-	d.status.wasCut(r.Number, at)
+	d.status.wasCut(r.Number)
 	drain(r)
 	return r.Number, at
 }

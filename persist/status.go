@@ -121,12 +121,19 @@ func (s *status) loaded(info LoadInfo, generation uint64) {
 	}
 }
 
-// wasCut notes that a round is under way.
-func (s *status) wasCut(round uint64, at time.Time) {
+// cuts notes that a round is under way, before it is cut: who finds that nothing is pending any more must not take that for durable.
+func (s *status) cuts(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cut, s.writing = round, at
+	s.writing = at
 	s.waits(at)
+}
+
+// wasCut notes the number of the round under way.
+func (s *status) wasCut(round uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = round
 }
 
 // wrote notes that a round is durable, cut at the time given.
