@@ -24,7 +24,7 @@ type Values struct {
 	UnixSocket       string // path; empty: none
 	UnixSocketPerm   int    // its mode; 0: what the umask leaves
 	Dir              string
-	Durability       string // interval or shutdown
+	Durability       string // interval, always, reserve or shutdown
 	SnapshotInterval time.Duration
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
@@ -92,8 +92,8 @@ var options = []option{
 		kind: octal(0o777, func(v *Values) *int { return &v.UnixSocketPerm })},
 	{name: "dir", def: "./rlserver-data", help: "directory of the data, made if missing",
 		kind: path(func(v *Values) *string { return &v.Dir })},
-	{name: "durability", def: "interval", help: "write each snapshot-interval, or at SAVE and shutdown only",
-		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "shutdown")},
+	{name: "durability", def: "interval", help: "when changes are synced to disk",
+		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "always", "reserve", "shutdown")},
 	{name: "snapshot-interval", def: "1s", help: "time between syncs to disk; a crash may lose that and a flush",
 		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
 	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
