@@ -28,3 +28,9 @@ func Drained(dst []byte, lim Limit, old []byte, at int64) (out []byte, err error
 	}
 	return appendEntry(dst, &c.entry), nil
 }
+
+// Untouched says whether an entry was last changed before at (Unix ms): every change brings an entry's time up to that of the call.
+func Untouched(old []byte, at int64) bool {
+	ts, end := uvarint(old, 1)
+	return end > 0 && ts < uint64(max(at, 0))
+}

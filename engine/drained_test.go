@@ -46,6 +46,11 @@ func TestDrained(t *testing.T) {
 			t.Errorf("%s with %d used, drained at %d: %+v, %v after the wait", c.limit, c.used, c.at, d, err)
 		}
 	}
+	for at, want := range map[int64]bool{rowsEpoch - 1: false, rowsEpoch: false, rowsEpoch + 1: true, -1: false} {
+		if got := Untouched([]byte("\x10\x80\xd0\x95\xff\xbc\x31\x01\x64\x14\x00"), at); got != want {
+			t.Errorf("untouched at %d: %v", at, got)
+		}
+	}
 	debt, _, err := Acquire(nil, must(t, "10:20"), nil, rowsEpoch, Op{Cost: 50, Force: true})
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (l *Loader) Add(c Change) error {
 		return fmt.Errorf("entry of key %.64q: %w", c.Key, err)
 	}
 	l.room = value
-	reset := s.limits.resetAfter(value, l.clock)
+	reset := s.resetAfter(value, l.clock)
 	p := pending{hash: maphash.Bytes(s.seed, c.Key)}
 	switch {
 	case reset == 0 && !s.keepExpired:

@@ -92,7 +92,7 @@ func (sh *shard) account() {
 
 // bytes is the memory of the shard.
 func (sh *shard) bytes() int {
-	n := sh.table.bytes()
+	n := sh.table.bytes() + len(sh.spared)*sparedBytes
 	var kept *arena // by a Clear, for feeds that have not drained it
 	for f := range sh.feeds {
 		for p := range sh.feeds[f] {

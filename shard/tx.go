@@ -150,10 +150,14 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	}
 }
 
-// Delete forgets a key and says whether it was there. One that Get would
-// report absent is left to the sweep.
+// Delete forgets a key and says whether it was there; it does not count as emptied
+// any more. One that Get would report absent is left to the sweep.
 func (t *Tx) Delete(key []byte) bool {
-	if _, ok := t.Get(key); !ok {
+	_, ok := t.Get(key)
+	if t.store.drained != 0 {
+		t.spare()
+	}
+	if !ok {
 		return false
 	}
 	t.shard.remove(&t.w, t.hash, t.at)

@@ -57,6 +57,7 @@ func (t *Tx) Clear() (dropped int) {
 			f.cleared[t.w.rounds[n]&1] = true
 		}
 	}
+	s.drain(0)
 	s.limits.forget()
 	s.clears.Add(1)
 	t.looked, t.changed = false, true
