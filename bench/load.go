@@ -204,22 +204,9 @@ func (r *running) send(c *conn, start time.Time) error {
 
 // receive reads what has come and, if it completes the batch, sends the next one.
 func (r *running) receive(c *conn, start time.Time) error {
-	n, err := unix.Read(c.fd, c.in[c.have:])
-	if err == unix.EINTR {
-		return nil
-	}
-	if err != nil || n == 0 {
-		return fmt.Errorf("the server closed the connection (%v)", err)
-	}
-	c.have += n
 	before := c.replies.total
-	used := c.replies.scan(c.in[:c.have])
-	c.have = copy(c.in, c.in[used:c.have])
-	if c.replies.err != nil {
-		return c.replies.err
-	}
-	if c.have == len(c.in) {
-		return fmt.Errorf("an element of a reply is longer than %d bytes", len(c.in))
+	if err := c.read(); err != nil {
+		return err
 	}
 	c.waiting -= c.replies.total - before
 	if c.waiting > 0 {
@@ -231,4 +218,25 @@ func (r *running) receive(c *conn, start time.Time) error {
 		return fmt.Errorf("latency: %w", err)
 	}
 	return r.send(c, start)
+}
+
+// read reads what has come and counts the complete replies. An error reply is an error.
+func (c *conn) read() error {
+	n, err := unix.Read(c.fd, c.in[c.have:])
+	if err == unix.EINTR {
+		return nil
+	}
+	if err != nil || n == 0 {
+		return fmt.Errorf("the server closed the connection (%v)", err)
+	}
+	c.have += n
+	used := c.replies.scan(c.in[:c.have])
+	c.have = copy(c.in, c.in[used:c.have])
+	if c.replies.err != nil {
+		return c.replies.err
+	}
+	if c.have == len(c.in) {
+		return fmt.Errorf("an element of a reply is longer than %d bytes", len(c.in))
+	}
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,9 @@ type options struct {
 	connections int
 	keys        int
 	memoryKeys  int
+	sizeKeys    int     // of the server that is started again
+	sizeRounds  int     // of the open loop
+	sizeSeconds float64 // of one
 	only        *regexp.Regexp
 	out         string // file for the report; "" = terminal only
 	rlserver    string // binary; "" = built from root
@@ -42,7 +46,10 @@ type options struct {
 }
 
 // quick replaces the defaults of options not given on the command line.
-var quick = map[string]string{"rounds": "2", "seconds": "0.25", "keys": "20000", "memory-keys": "200000"}
+var quick = map[string]string{"rounds": "2", "seconds": "0.25", "keys": "20000", "memory-keys": "200000", "size-keys": "200000", "size-rounds": "1", "size-seconds": "1"}
+
+// big is likewise for -big.
+var big = map[string]string{"size-keys": strconv.Itoa(bigKeys), "size-rounds": "5", "size-seconds": "20"}
 
 func init() {
 	// The servers die with the thread that starts them (see kind.start): main stays on the main thread.
@@ -82,16 +89,20 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.rlserver, "rlserver", "", "rlserver `binary` (default: built from -root)")
 	flags.StringVar(&o.redis, "redis", "redis-server", "redis-server `binary`")
 	flags.StringVar(&o.root, "root", "..", "rlserver's source `directory`")
+	flags.IntVar(&o.sizeKeys, "size-keys", 1_000_000, "keys of the server that is started again and whose slowest answers are looked at, 1000 to 20000000")
+	flags.IntVar(&o.sizeRounds, "size-rounds", 3, "rounds in which those are looked at, 1 to 100")
+	flags.Float64Var(&o.sizeSeconds, "size-seconds", 4, "how long one of them lasts, 1 to 600")
 	isQuick := flags.Bool("quick", false, "a short run: fewer rounds, seconds and keys")
+	isBig := flags.Bool("big", false, "10000000 keys for what -size-keys says, which takes ten minutes")
 	only := flags.String("only", "", "measure only cells whose name matches this `regexp`, e.g. 'x32' or 'redis/lua' or 'memory'")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if *isQuick {
-		given := map[string]bool{}
-		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		for name, value := range quick {
-			if !given[name] {
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for defaults, apply := range map[*map[string]string]bool{&quick: *isQuick, &big: *isBig} {
+		for name, value := range *defaults {
+			if apply && !given[name] {
 				flags.Set(name, value)
 			}
 		}
@@ -119,6 +130,9 @@ func (o options) check() error {
 		{"connections", float64(o.connections), 1, 1000},
 		{"keys", float64(o.keys), 100, 10_000_000},
 		{"memory-keys", float64(o.memoryKeys), 1000, 10_000_000},
+		{"size-keys", float64(o.sizeKeys), 1000, 20_000_000},
+		{"size-rounds", float64(o.sizeRounds), 1, 100},
+		{"size-seconds", o.sizeSeconds, 1, 600},
 	})
 }
 
@@ -157,6 +171,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if r.admission, err = b.checkAdmission(ctx); err != nil {
+		return err
+	}
+	if r.size, err = b.measureSize(ctx); err != nil {
 		return err
 	}
 	r.took, r.loadAtEnd = time.Since(began), loadAverage()

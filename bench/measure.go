@@ -37,7 +37,7 @@ func (b *bench) needs(k kind) bool {
 			return true
 		}
 	}
-	return b.options.only.MatchString("memory/"+k.name) || b.options.only.MatchString("admission/"+k.name)
+	return b.options.only.MatchString("memory/"+k.name) || k.name == "rlserver" && b.options.only.MatchString("size/"+k.name) || b.options.only.MatchString("admission/"+k.name)
 }
 
 // A sample is one measurement of a cell.
@@ -187,15 +187,28 @@ func (b *bench) measureMemory(ctx context.Context) ([]footprint, error) {
 }
 
 func (b *bench) load(ctx context.Context, k kind) (footprint, error) {
-	f := footprint{server: k.title, keys: b.options.memoryKeys}
+	f := footprint{}
 	s, err := b.start(ctx, k)
 	if err != nil {
 		return f, err
 	}
 	defer s.stop()
+	f, err = b.fill(ctx, s, b.options.memoryKeys)
+	f.server = k.title
+	return f, err
+}
+
+// fill calls each key of a fresh server once. The buckets are not full then and will not be for days.
+func (b *bench) fill(ctx context.Context, s *server, keys int) (footprint, error) {
+	f := footprint{keys: keys}
+	rest := settleMax
+	if keys > fewKeys {
+		rest = restMost
+	}
 	if err := s.settle(); err != nil {
 		return f, err
 	}
+	var err error
 	if f.empty, _, err = s.memory(); err != nil {
 		return f, err
 	}
@@ -203,15 +216,15 @@ func (b *bench) load(ctx context.Context, k kind) (footprint, error) {
 	if err != nil {
 		return f, err
 	}
-	out, err := g.run(ctx, job{frame: slowBucket(k, memoryBurst), depth: batch, pick: inOrder(f.keys, f.keys)})
+	out, err := g.run(ctx, job{frame: slowBucket(s.kind, memoryBurst), depth: batch, pick: inOrder(keys, keys)})
 	g.close()
 	if err != nil {
 		return f, err
 	}
-	if out.allowed != int64(f.keys) {
-		return f, fmt.Errorf("%d of %d first calls were denied", out.denied, f.keys)
+	if out.allowed != int64(keys) {
+		return f, fmt.Errorf("%d of %d first calls were denied", out.denied, keys)
 	}
-	if err := s.settle(); err != nil {
+	if err := s.settleWithin(rest); err != nil {
 		return f, err
 	}
 	f.loaded, f.peak, err = s.memory()

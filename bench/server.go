@@ -21,7 +21,7 @@ import (
 
 const (
 	readyWithin = 20 * time.Second        // a server that does not answer PING by then has failed to start
-	stopWithin  = 15 * time.Second        // after SIGTERM; then it is killed
+	stopWithin  = 60 * time.Second        // after SIGTERM; then it is killed
 	askWithin   = 30 * time.Second        // one question outside the load
 	lookEvery   = 50 * time.Millisecond   // how often a starting or settling server is looked at
 	quietBelow  = 2 * time.Millisecond    // CPU in lookEvery: a server that uses less is idle
@@ -40,19 +40,27 @@ type kind struct {
 // A server is a running process of ours.
 type server struct {
 	kind
-	port int
-	pid  int
-	stop func() // asks it to end, waits; kills it if it does not
+	port  int
+	pid   int
+	began time.Time
+	stop  func() // asks it to end, waits; kills it if it does not
+	kill  func() // kills it and waits
 }
 
-// start runs the program on a free port of the loopback interface, with a directory of its own under dir, and waits until
-// PING answers PONG. It must be called from the main thread: a server is killed when that ends, however it ends.
+// start runs the program with a directory of its own under dir, see startIn.
 func (k kind) start(ctx context.Context, dir string) (*server, error) {
-	port, err := freePort()
+	home, err := os.MkdirTemp(dir, k.name+"-")
 	if err != nil {
 		return nil, err
 	}
-	home, err := os.MkdirTemp(dir, k.name+"-")
+	return k.startIn(ctx, home, readyWithin)
+}
+
+// startIn runs the program on a free port of the loopback interface, with its data in a directory of home, which an earlier
+// one may have left there, and waits until PING answers PONG. It must be called from the main thread: a server is killed
+// when that ends, however it ends.
+func (k kind) startIn(ctx context.Context, home string, within time.Duration) (*server, error) {
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +70,28 @@ func (k kind) start(ctx context.Context, dir string) (*server, error) {
 	}
 	defer said.Close()
 	data := filepath.Join(home, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
 	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", data}, k.args...)
 	cmd := exec.Command(k.program, args...)
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", k.name, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	s := &server{kind: k, port: port, pid: cmd.Process.Pid}
+	s := &server{kind: k, port: port, pid: cmd.Process.Pid, began: began}
 	s.stop = func() { stop(k.name, cmd.Process, ended) }
-	if err := s.ready(ctx, ended); err != nil {
+	s.kill = func() {
 		cmd.Process.Kill()
 		<-ended
+		ended <- nil // for who stops it
+	}
+	if err := s.ready(ctx, ended, within); err != nil {
+		s.kill()
 		output, _ := os.ReadFile(said.Name())
 		return nil, fmt.Errorf("%s %s: %w\n%s", k.program, strings.Join(args, " "), err, bytes.TrimSpace(output))
 	}
@@ -94,8 +107,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-func (s *server) ready(ctx context.Context, ended chan error) error {
-	for deadline := time.Now().Add(readyWithin); ; {
+func (s *server) ready(ctx context.Context, ended chan error, within time.Duration) error {
+	for deadline := time.Now().Add(within); ; {
 		answer, err := s.ask("PING")
 		if err == nil && answer == "PONG" {
 			return nil
@@ -109,7 +122,7 @@ func (s *server) ready(ctx context.Context, ended chan error) error {
 		case <-time.After(lookEvery):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("no PONG within %s, last %q (%v)", readyWithin, answer, err)
+			return fmt.Errorf("no PONG within %s, last %q (%v)", within, answer, err)
 		}
 	}
 }
@@ -121,6 +134,7 @@ func stop(name string, process *os.Process, ended chan error) {
 	}
 	select {
 	case err := <-ended:
+		ended <- nil // for who stops it again
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %s ended with %v\n", name, err)
 		}
@@ -150,14 +164,16 @@ func (s *server) ask(args ...string) (string, error) {
 
 // settle waits until what the server does in the background (saving, merging files, collecting garbage) has come to rest,
 // so that it is paid by what caused it and disturbs nobody else. It gives up after settleMax.
-func (s *server) settle() error {
+func (s *server) settle() error { return s.settleWithin(settleMax) }
+
+func (s *server) settleWithin(most time.Duration) error {
 	if s.saves {
 		if _, err := s.ask("SAVE"); err != nil {
 			return fmt.Errorf("%s: SAVE: %w", s.name, err)
 		}
 	}
 	last, err := s.cpu()
-	for waited := time.Duration(0); err == nil && waited < settleMax; waited += lookEvery {
+	for waited := time.Duration(0); err == nil && waited < most; waited += lookEvery {
 		time.Sleep(lookEvery)
 		var now time.Duration
 		now, err = s.cpu()

@@ -76,7 +76,13 @@ func (op *Op) check(a Algorithm) error {
 // lim the entry's limit.
 func (c *call) carry(lim *Limit, now int64) error {
 	t := max(now, c.ts)
-	if err := c.carryState(lim, t); err != nil {
+	if c.certain != 0 && !c.sameTerms(lim) {
+		later, err := c.carryAhead(lim, t)
+		if err != nil {
+			return err
+		}
+		t = later
+	} else if err := c.carryState(lim, t); err != nil {
 		return err
 	}
 	if c.blocked <= t {

@@ -96,6 +96,7 @@ func refund(dst []byte, lim *Limit, old []byte, tokens, now int64) (out []byte, 
 	if lim != nil {
 		c.limit, c.name = *lim, nil
 	}
+	c.settle()
 	_, missing := c.outlookState()
 	if err = c.refundState(tokens); err != nil {
 		return nil, d, err
@@ -121,8 +122,8 @@ func Penalize(dst []byte, lim Limit, old []byte, wait, now int64) (out []byte, d
 	if err = c.open(&lim, old, now, &op); err != nil {
 		return nil, d, err
 	}
-	until := c.ts + wait
-	changed := until > max(c.blocked, c.ts)
+	until := max(c.ts, c.certain) + wait
+	changed := wait > 0 && until > max(c.blocked, c.ts)
 	if changed {
 		c.blocked = until
 	}

@@ -13,8 +13,9 @@
 // # Bytes of an entry
 //
 //	byte 0         high nibble: Algorithm; low nibble: flags
-//	               (bit 0: blocked_until is present; bit 1: a name is present; bit 2: fixed windows are aligned; bit 3: 0)
+//	               (bit 0: blocked_until is present; bit 1: a name is present; bit 2: fixed windows are aligned; bit 3: certain_from is)
 //	ts             uvarint, Unix ms up to which time has been counted
+//	certain_from   uvarint, Unix ms, only with flag bit 3, always later than ts: the state is ahead, see Ahead; 0 = MaxNow; never of a log
 //	blocked_until  uvarint, Unix ms, only with flag bit 0, always later than ts: the penalty
 //	name           only with flag bit 1: its length as a uvarint, 1 to MaxNameBytes, and its bytes
 //	limit          bucket: P, Q, Capacity (tokens), each a uvarint; windows: Window (ms), Capacity
@@ -26,6 +27,6 @@
 //	               next one times two, plus one if its count follows; the count less two, if it is not one
 //
 // A uvarint is that of encoding/binary in its shortest form, a zigzag varint likewise; the numbers of windows are uvarints. There is exactly
-// one encoding of a state, and nothing follows it. Without a name a bucket in ordinary use takes 12 to 18 bytes and none more than 52; fixed
+// one encoding of a state, and nothing follows it. Without a name a bucket in ordinary use takes 12 to 18 bytes and none more than 60; fixed
 // and sliding windows take 12 to 20; a log takes 12 to 20 and as a rule 1 to 4 for each record, and the largest less than 24 KiB.
 package engine

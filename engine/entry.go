@@ -11,6 +11,7 @@ const (
 	flagBlocked    = 1 << 0 // blocked_until is present
 	flagNamed      = 1 << 1 // the limit's name is present
 	flagAligned    = 1 << 2 // fixed: aligned windows
+	flagAhead      = 1 << 3 // certain_from is present
 	flagMask       = 0x0f
 	algorithmShift = 4
 )
@@ -24,15 +25,16 @@ type entry struct {
 	name    []byte // the name as it was read, aliasing those bytes; nil where limit is a call's
 	state   state
 	ts      int64 // Unix ms
+	certain int64 // Unix ms, later than ts, from which on the state is no more ahead; 0 = it is not
 	blocked int64 // Unix ms, later than ts; 0 = no penalty
 }
 
 // EntryRoom is the free capacity, in bytes, with which a dst is never reallocated for an entry without a name, unless it is a sliding log's.
 const EntryRoom = 64
 
-// headRoom is what everything before the state but the name takes at most: a byte and five uvarints, with what the last putUvarint may
+// headRoom is what everything before the state but the name takes at most: a byte and six uvarints, with what the last putUvarint may
 // write beyond.
-const headRoom = 56
+const headRoom = 64
 
 // appendEntry appends the bytes of e. A penalty that is over at ts is left out: no later call can fall before it.
 func appendEntry(dst []byte, e *entry) []byte {
@@ -42,6 +44,10 @@ func appendEntry(dst []byte, e *entry) []byte {
 		head[0] |= flagAligned
 	}
 	n := putUvarint(head, 1, uint64(e.ts))
+	if e.certain > e.ts {
+		head[0] |= flagAhead
+		n = putUvarint(head, n, uint64(e.certain%MaxNow))
+	}
 	if e.blocked > e.ts {
 		head[0] |= flagBlocked
 		n = putUvarint(head, n, uint64(e.blocked))
@@ -88,10 +94,12 @@ func (e *entry) read(b []byte) error {
 		return ErrMalformed
 	}
 	a, flags := Algorithm(b[0]>>algorithmShift), b[0]&flagMask
-	if flags&^(flagBlocked|flagNamed|flagAligned) != 0 {
-		return ErrMalformed
-	}
 	ts, at := uvarint(b, 1)
+	if flags&flagAhead != 0 {
+		if at = e.readCertain(b, at, ts); a == Log {
+			return ErrMalformed
+		}
+	}
 	var blocked uint64
 	if flags&flagBlocked != 0 {
 		if blocked, at = uvarint(b, at); blocked <= ts || blocked > uint64(maxBlocked) {
@@ -119,6 +127,21 @@ func (e *entry) read(b []byte) error {
 		return ErrMalformed
 	}
 	return nil
+}
+
+// readCertain reads certain_from at b[at:] and returns where it ends, -1 if it is none.
+func (e *entry) readCertain(b []byte, at int, ts uint64) (end int) {
+	certain, end := uvarint(b, at)
+	if certain == 0 {
+		certain = uint64(MaxNow)
+	} else if certain >= uint64(MaxNow) {
+		return -1
+	}
+	if certain <= ts {
+		return -1
+	}
+	e.certain = int64(certain)
+	return end
 }
 
 // readName reads a name at b[at:] and returns where it ends, -1 if it is empty, too long or cut off.

@@ -38,6 +38,9 @@ func TestEntryBytes(t *testing.T) {
 		{entry{limit: Limit{Algorithm: Bucket, P: 1, Q: 1, Capacity: 1}, ts: 5, blocked: 5}, "10" + "05" + "010101" + "00"}, // a penalty that is over
 		{entry{limit: named(must(t, "10:20"), "ab"), ts: 5, blocked: 6, state: state{bucket: bucketState{1900}}}, "13" + "05" + "06" + "026162" + "016414" + "d81d"},
 		{entry{limit: must(t, "10:20"), name: []byte("ab"), ts: 5, state: state{bucket: bucketState{1900}}}, "12" + "05" + "026162" + "016414" + "d81d"},
+		{entry{limit: must(t, "10:20"), ts: 5, certain: 6, blocked: 7, state: state{bucket: bucketState{1900}}}, "19" + "05" + "06" + "07" + "016414" + "d81d"},
+		{entry{limit: must(t, "10:20"), ts: 5, certain: MaxNow, state: state{bucket: bucketState{1900}}}, "18" + "05" + "00" + "016414" + "d81d"},
+		{entry{limit: must(t, "10:20"), ts: 5, certain: 5, state: state{bucket: bucketState{1900}}}, "10" + "05" + "016414" + "d81d"},
 		// 1m is e0d403; a window opened 3 ms before ts, 2 counted.
 		{entry{limit: must(t, "fixed:5/1m"), ts: 9, state: state{fixed: fixedState{3, 2}}}, "20" + "09" + "e0d40305" + "0302"},
 		{entry{limit: must(t, "fixed-aligned:5/1m"), ts: 9, state: state{fixed: fixedState{9, 2}}}, "24" + "09" + "e0d40305" + "02"},
@@ -81,14 +84,14 @@ func TestEntryRoundTrip(t *testing.T) {
 			}
 			checkDamage(t, w.value)
 		}
-		if a == Bucket && longest > 52 {
-			t.Errorf("an entry takes %d bytes, the package comment says at most 52", longest)
+		if a == Bucket && longest > 60 {
+			t.Errorf("an entry takes %d bytes, the package comment says at most 60", longest)
 		}
 	})
-	e := entry{limit: Limit{Algorithm: Bucket, P: math.MaxInt64, Q: maxPeriod, Capacity: maxUnits / maxPeriod}, ts: MaxNow, blocked: maxBlocked}
+	e := entry{limit: Limit{Algorithm: Bucket, P: math.MaxInt64, Q: maxPeriod, Capacity: maxUnits / maxPeriod}, ts: MaxNow - 2, certain: MaxNow - 1, blocked: maxBlocked}
 	e.state.bucket.credit = maxUnits/maxPeriod*maxPeriod - maxUnits
-	if n := len(appendEntry(nil, &e)); n > 52 {
-		t.Errorf("an entry takes %d bytes, the package comment says at most 52", n)
+	if n := len(appendEntry(nil, &e)); n > 60 {
+		t.Errorf("an entry takes %d bytes, the package comment says at most 60", n)
 	}
 }
 
@@ -163,7 +166,9 @@ func TestMalformed(t *testing.T) {
 		"no algorithm":         withFirst(0x01),
 		"an unknown algorithm": withFirst(0xe1),
 		"a name that is none":  withFirst(0x13),
-		"an unknown flag":      withFirst(0x19),
+		"certain as it is":     []byte("\x18\x80\xd0\x95\xff\xbc\x31\x80\xd0\x95\xff\xbc\x31\x01\x64\x14\xd8\x1d"),
+		"MaxNow written out":   []byte("\x18\x80\xd0\x95\xff\xbc\x31\xff\xff\xff\xff\xff\xff\xff\x0f\x01\x64\x14\xd8\x1d"),
+		"certain from nothing": []byte("\x18\x80\xd0\x95\xff\xbc\x31"),
 		"an aligned bucket":    withFirst(0x15),
 		"a name too long":      damage(func(e *entry) { e.name = []byte(long) }),
 		"ts too late":          damage(func(e *entry) { e.ts, e.blocked = MaxNow+1, 0 }),

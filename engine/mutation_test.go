@@ -66,6 +66,23 @@ var mutants = []struct{ name, file, old, new string }{
 	{"the log forgets lateness", "log.go", "return 0, late + max(wait, hold), err", "return 0, max(wait, hold), err"},
 	{"damage among records unseen", "algorithms.go", "return e.state.log.verify()", "return true"},
 
+	{"a state ahead covers whatever time has passed", "ahead.go", "h.carryState(&h.limit, s.ts)", "h.carryState(&h.limit, h.ts)"},
+	{"a state ahead covers a longer penalty", "ahead.go", " || h.blocked < s.blocked {", " {"},
+	{"a state ahead covers another limit", "ahead.go", "h.limit != s.limit || ", ""},
+	{"a state ahead covers another window", "ahead.go", "h.fixed.age != s.fixed.age || ", ""},
+	{"a full one covers one that is full later", "ahead.go", " && h.bucket.credit < l.Capacity*l.Q,", ","},
+	{"lost time at the call's rate", "ahead.go", "s.credit = min(s.credit, direct.credit)", "*s = direct"},
+	{"lost time at the rate before", "ahead.go", "s.credit = min(s.credit, direct.credit)", ""},
+	{"a lost count is as old as what was found", "ahead.go", "s.sliding.age = latest % to.Window", "latest = e.ts\n\t\ts.sliding.age = latest % to.Window"},
+	{"another window may be open", "ahead.go", "e.blocked = max(e.blocked, latest+1)\n\t}\n\treturn reached", "_ = 0\n\t}\n\treturn reached"},
+	{"a refund earlier than it was", "decide.go", "c.settle()\n", ""},
+	{"a penalty earlier than it was", "decide.go", "max(c.ts, c.certain) + wait", "c.ts + wait"},
+	{"what comes from a disk is certain", "stored.go", "e.certain = min(e.certain, maxTS)", "e.certain = 0"},
+	{"a drained bucket is as it was found", "drained.go", "min(s.bucket.credit, 0)", "s.bucket.credit"},
+	{"a drained window was full when it began", "drained.go", "s.fixed.age = 0", "_ = 0"},
+	{"a drained sliding window is as it was found", "drained.go", "max(s.sliding.used(l), l.Capacity)", "s.sliding.used(l)"},
+	{"a drained log is as it was found", "drained.go", "max(s.log.total, l.Capacity)", "s.log.total"},
+
 	{"a minute of 60 ms", "limit.go", "size = 60 * 1000\n", "size = 60\n"},
 }
 

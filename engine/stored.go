@@ -99,10 +99,17 @@ func ResetUnder(lim Limit, old []byte, clock int64) (resetAfter int64) {
 	if e.limit.Algorithm != lim.Algorithm {
 		return 0
 	}
-	if err := e.carryState(&lim, e.ts); err != nil {
+	t := e.ts
+	var err error
+	if e.certain != 0 && !e.sameTerms(&lim) {
+		t, err = e.carryAhead(&lim, e.certain)
+	} else {
+		err = e.carryState(&lim, t)
+	}
+	if err != nil {
 		return math.MaxInt64
 	}
-	e.limit = lim
+	e.limit, e.ts = lim, t
 	return e.resetAfter(clock)
 }
 
@@ -113,7 +120,7 @@ func (e *entry) resetAfter(clock int64) int64 {
 
 // Rebase checks bytes that come from elsewhere, down to the last bit, and appends the entry with ts at most maxTS (Unix ms in [0, MaxNow])
 // to dst: a time that the clock has not reached would hold callers up. What was left of a penalty at ts is left at the new one, and what
-// was counted then counts there. The only error is ErrMalformed.
+// was counted then counts there. One that is ahead is certain from maxTS on. The only error is ErrMalformed.
 func Rebase(dst, old []byte, maxTS int64) ([]byte, error) {
 	var e entry
 	e.state.log = logRoom(0, old)
@@ -123,7 +130,9 @@ func Rebase(dst, old []byte, maxTS int64) ([]byte, error) {
 	if !e.verify() {
 		return nil, ErrMalformed
 	}
-	if ahead := e.ts - max(maxTS, 0); ahead > 0 {
+	maxTS = max(maxTS, 0)
+	e.certain = min(e.certain, maxTS)
+	if ahead := e.ts - maxTS; ahead > 0 {
 		e.moveBack(ahead)
 	}
 	return appendEntry(dst, &e), nil

@@ -60,75 +60,210 @@ func written(t testing.TB, m map[string][]byte) *vfs.MemFS {
 
 // images are a directory after a clean stop and one after a crash, both with several rounds, and what they hold.
 func images(t *testing.T) (clean, crashed map[string][]byte, want state) {
+	h := newHistory(t)
+	return h.clean.files, h.crashed.files, h.clean.want
+}
+
+// An image is what is on a disk, and what a start on it must find.
+type image struct {
+	what  string
+	files map[string][]byte
+	want  state
+	// before is what the store held a round earlier, if the last round is synced but not sealed: damage to it cannot be told from the
+	// tail that a crash leaves. It is nil if all rounds are sealed.
+	before state
+}
+
+// A history is one directory at several times.
+type history struct {
+	earlier, unsealed, crashed, clean image
+
+	rounds []state // what was held at the end of each round
+}
+
+func newHistory(t *testing.T) (h history) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
-		w := open(t, Options{FS: mem, tune: tuning{chunkRecords: 20, mergeEntries: 150}})
+		w := open(t, Options{FS: mem, Interval: time.Hour, tune: tuning{chunkRecords: 20, mergeEntries: 100}}) // no rounds but those of save
+		now := func(what string, before state) image {
+			synctest.Wait()
+			return image{what, files(t, mem.CrashClone(vfs.CrashCloneCfg{}), dir), w.state(), before}
+		}
 		for round := range 4 {
 			for i := range 40 {
 				w.debit(fmt.Sprintf("user:%d:%d", round%3, i), "hot")
 			}
 			w.save()
+			h.rounds = append(h.rounds, w.state())
+			switch round {
+			case 1:
+				h.earlier = now("an earlier crash", nil)
+			case 2: // a round so soon after another that its seal has to wait
+				before := now("", nil).want
+				for i := range 40 {
+					w.debit(fmt.Sprintf("late:%d", i))
+				}
+				w.save()
+				h.rounds = append(h.rounds, w.state())
+				h.unsealed = now("a crash before the seal", before)
+			}
 			time.Sleep(time.Second) // the mark follows
 		}
-		want = w.state()
-		crashed = files(t, mem.CrashClone(vfs.CrashCloneCfg{}), dir)
+		h.crashed = now("a crash", nil)
 		w.close()
-		clean = files(t, mem, dir)
+		h.clean = image{what: "a clean stop", files: files(t, mem, dir), want: w.state()}
 	})
-	return clean, crashed, want
+	return h
 }
 
-// TestBitFlips: whichever byte is damaged, a start finds what was there or refuses with a text that says what to do; never anything
-// else, and never silently less.
+// flips is how many bytes of each file are damaged, at equal distances, one start for each.
+func flips() int {
+	if soaking {
+		return 200
+	}
+	return max(1, 30/thin)
+}
+
+// TestBitFlips: whichever byte is damaged, a start finds what was there, or refuses with a text that says what to do, or lacks the last
+// round only and says that the stop was not clean and how old the state is. The last is for a round that was synced and not sealed: what
+// had been sealed is never silently less.
 func TestBitFlips(t *testing.T) {
-	clean, crashed, want := images(t)
-	for what, image := range map[string]map[string][]byte{"clean stop": clean, "crash": crashed} {
-		refused, same, warned := 0, 0, 0
-		for name, b := range image {
-			for at := len(name) % 7; at < len(b); at += thin * (1 + len(b)/25) {
-				damaged := maps.Clone(image)
+	h := newHistory(t)
+	for _, image := range []image{h.clean, h.crashed, h.unsealed} {
+		refused, same, warned, lost := 0, 0, 0, 0
+		for name, b := range image.files {
+			for at := len(name) % 7; at < len(b); at += 1 + len(b)/flips() {
+				damaged := maps.Clone(image.files)
 				damaged[name] = slices.Clone(b)
 				damaged[name][at] ^= 0x10
 				got, info, err := stateOn(t, written(t, damaged))
 				switch {
-				case err == nil && maps.Equal(got, want):
+				case err == nil && maps.Equal(got, image.want):
 					if same++; info.Warning != "" {
 						warned++
 					}
+				case err == nil && image.before != nil && maps.Equal(got, image.before) && !info.Clean && !info.SavedAt.IsZero():
+					lost++
 				case err == nil:
-					t.Errorf("%s, %s byte %d of %d: %d entries, want %d", what, name, at, len(b), len(got), len(want))
-				case !strings.Contains(err.Error(), "Restore the directory from a backup") && !strings.Contains(err.Error(), "newer rlserver"):
-					t.Errorf("%s, %s byte %d of %d: %v", what, name, at, len(b), err)
+					t.Errorf("%s, %s byte %d of %d: %d entries, want %d; %+v", image.what, name, at, len(b), len(got), len(image.want), info)
+				case !helpful(err):
+					t.Errorf("%s, %s byte %d of %d: %v", image.what, name, at, len(b), err)
 				default:
 					refused++
 				}
 			}
 		}
-		t.Logf("%s: %d files, %d flips refused, %d harmless, %d of them with a warning", what, len(image), refused, same, warned)
-		if refused == 0 || warned == 0 {
+		t.Logf("%s: %d files, %d flips refused, %d harmless, %d of them with a warning, %d times the last round lost", image.what,
+			len(image.files), refused, same, warned, lost)
+		if refused == 0 || warned == 0 || image.before != nil && lost == 0 {
 			t.Error("the damage was not where it should be")
 		}
 	}
 }
 
+// helpful says whether an error tells who starts the server what to do about damaged data.
+func helpful(err error) bool {
+	return strings.Contains(err.Error(), "Restore the directory from a backup") || strings.Contains(err.Error(), "newer rlserver")
+}
+
 // TestFilesMissingCutOrEmpty: the same for whole files.
 func TestFilesMissingCutOrEmpty(t *testing.T) {
-	clean, crashed, want := images(t)
-	for what, image := range map[string]map[string][]byte{"clean stop": clean, "crash": crashed} {
-		for name, b := range image {
+	h := newHistory(t)
+	for _, image := range []image{h.clean, h.crashed, h.unsealed} {
+		refused, same, lost := 0, 0, 0
+		for name, b := range image.files {
 			for how, damage := range map[string]func(map[string][]byte){
-				"missing": func(m map[string][]byte) { delete(m, name) },
-				"empty":   func(m map[string][]byte) { m[name] = nil },
-				"halved":  func(m map[string][]byte) { m[name] = b[:len(b)/2] },
-				"zeroed":  func(m map[string][]byte) { m[name] = make([]byte, len(b)) },
+				"missing":    func(m map[string][]byte) { delete(m, name) },
+				"empty":      func(m map[string][]byte) { m[name] = nil },
+				"halved":     func(m map[string][]byte) { m[name] = b[:len(b)/2] },
+				"cut by one": func(m map[string][]byte) { m[name] = b[:max(0, len(b)-1)] },
+				"zeroed":     func(m map[string][]byte) { m[name] = make([]byte, len(b)) },
+				"longer":     func(m map[string][]byte) { m[name] = append(slices.Clone(b), make([]byte, 5000)...) },
+				"twice":      func(m map[string][]byte) { m[name] = append(slices.Clone(b), b...) },
 			} {
-				damaged := maps.Clone(image)
+				damaged := maps.Clone(image.files)
 				damage(damaged)
-				got, _, err := stateOn(t, written(t, damaged))
-				if err == nil && !maps.Equal(got, want) {
-					t.Errorf("%s, %s %s: %d entries, want %d", what, name, how, len(got), len(want))
+				got, info, err := stateOn(t, written(t, damaged))
+				switch {
+				case err != nil && helpful(err):
+					refused++
+				case err != nil:
+					t.Errorf("%s, %s %s: %v", image.what, name, how, err)
+				case maps.Equal(got, image.want):
+					same++
+				case image.before != nil && maps.Equal(got, image.before) && !info.Clean:
+					lost++
+				default:
+					t.Errorf("%s, %s %s: %d entries, want %d; %+v", image.what, name, how, len(got), len(image.want), info)
 				}
 			}
+		}
+		t.Logf("%s: %d refused, %d harmless, %d times the last round lost", image.what, refused, same, lost)
+	}
+}
+
+// TestFilesOfAnotherTime: files of an earlier or a later state of the directory, as somebody who copies a backup over it leaves them, in
+// the place of those there or beside them. A start finds the state of one round whole, or refuses.
+func TestFilesOfAnotherTime(t *testing.T) {
+	h := newHistory(t)
+	times := []image{h.earlier, h.crashed, h.clean}
+	for _, image := range times {
+		for _, other := range times {
+			found := map[string]int{}
+			for name, b := range other.files {
+				mixed := maps.Clone(image.files)
+				mixed[name] = b
+				got, _, err := stateOn(t, written(t, mixed))
+				what := "refused"
+				switch {
+				case err != nil && helpful(err):
+				case err != nil:
+					t.Errorf("%s of %s in %s: %v", name, other.what, image.what, err)
+				case maps.Equal(got, image.want):
+					what = "its own state"
+				case slices.ContainsFunc(h.rounds, func(s state) bool { return maps.Equal(got, s) }):
+					what = "another round's state"
+				default:
+					t.Errorf("%s of %s in %s: %d entries that never were", name, other.what, image.what, len(got))
+				}
+				found[what]++
+			}
+			t.Logf("files of %s in %s: %v", other.what, image.what, found)
+		}
+	}
+}
+
+// TestForeignFiles: what does not belong to a directory does no harm in it, except what looks like a part of it and is not.
+func TestForeignFiles(t *testing.T) {
+	h := newHistory(t)
+	gen := dir + "/" + generationName(1)
+	for _, c := range []struct {
+		name    string
+		b       []byte
+		refused bool
+	}{
+		{dir + "/holiday.jpg", []byte("x"), false},
+		{dir + "/.nfs0001", []byte("x"), false},
+		{dir + "/CURRENT.tmp", []byte("half"), false},
+		{dir + "/gen-000009/000002.log", []byte("x"), false},
+		{dir + "/gen-000009/CURRENT", nil, false},
+		{gen + "/holiday.jpg", []byte("x"), false},
+		{gen + "/000900.sst", []byte("x"), false},
+		{gen + "/temporary.000003.dbtmp", []byte("x"), false},
+		{gen + "/000900.log", []byte("not a log"), true},
+	} {
+		for _, image := range []image{h.clean, h.crashed} {
+			mixed := maps.Clone(image.files)
+			mixed[c.name] = c.b
+			got, _, err := stateOn(t, written(t, mixed))
+			if c.refused && err != nil && helpful(err) {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s in %s: %v", c.name, image.what, err)
+				continue
+			}
+			wantState(t, got, image.want)
 		}
 	}
 }

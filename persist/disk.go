@@ -67,6 +67,14 @@ func syncDir(fs vfs.FS, dir string) error {
 	return err
 }
 
+// whole is the error of a write of p that took n bytes. A file system may take fewer and not say so, though it must not.
+func whole(n int, p []byte, err error) error {
+	if err == nil && n < len(p) {
+		return io.ErrShortWrite
+	}
+	return err
+}
+
 // replaceFile makes name in dir hold data, durably; after a crash it holds the old data or the new.
 func replaceFile(fs vfs.FS, dir, name string, data []byte) error {
 	tmp := fs.PathJoin(dir, name+tmpSuffix)
@@ -74,8 +82,8 @@ func replaceFile(fs vfs.FS, dir, name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
+	n, err := f.Write(data)
+	if err = whole(n, data, err); err == nil {
 		err = f.Sync()
 	}
 	if e := f.Close(); err == nil {

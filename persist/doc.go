@@ -4,6 +4,9 @@
 // feed and writes them. [DB.Save], [DB.Wait], [DB.Urgent] and [DB.Stats] only talk to the flusher: no caller of theirs ever waits for
 // Pebble, except Wait, which waits for its round.
 //
+// Who has to wait for many rounds asks [DB.Ready] and is told by [DB.Notify] when to look again. A round that is asked for is written at
+// once; while that goes on the next one fills, and is cut as soon as it is done: all who came meanwhile share one sync.
+//
 // # The directory
 //
 //	LOCK            held while a server uses the directory
@@ -22,6 +25,7 @@
 //	'j' round(8) ff ff ff ff     journal: the commit record of a round
 //	'n' name                     table: a named limit; with # before the name, what an adaptive one has found
 //	't' partition(1) key         table: an entry
+//	's' step(8)                  a batch that wrote a part of the table
 //
 // Numbers in keys are big endian. The partition is the low byte of the key's CRC32C, so that any number of goroutines can share a load
 // evenly. Values begin with a version byte and end with a CRC32C (little endian) over the key and everything before it:
@@ -31,7 +35,8 @@
 //	chunk    version, then per change: key length (uvarint), key, entry length (uvarint, 0 = tombstone), entry; crc. Of version 1 are
 //	         those of entries; a chunk of version 2 has a byte more at its front, shard.LimitSpace: it is one of named limits
 //	commit   version, then uvarints: flags (1 = cleared), chunks, changes, bytes, saved (Unix ms), keys held, chain; crc
-//	base     version, then uvarints: round, saved (Unix ms), keys held, chain; crc
+//	base     version, then uvarints: round, saved (Unix ms), keys held, chain, first step record kept, last step; crc
+//	step     version; crc
 //
 // The chain is a running CRC32C over the checksums of all chunks of the generation, round after round.
 //
@@ -50,7 +55,8 @@
 // A sync vouches only for what was synced before it: damage in the last blocks of Pebble's log looks like a torn tail and is dropped
 // silently. So a round is sealed: one more small synced record, then MARK outside Pebble is brought up to the round. A MARK newer than
 // what Pebble holds means that a durable round was lost, and [Open] says so. After each merge the memtables are flushed to tables,
-// whose damage is always noticed.
+// whose damage is always noticed. Damage at the end of Pebble's MANIFEST takes whole tables away, as silently. So every batch that writes
+// the table leaves its number, and a number missing among the others stops the start.
 //
 // # When writing fails
 //

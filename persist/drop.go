@@ -27,7 +27,7 @@ func (d *DB) Relieve() {
 // dropDue says whether the open round is to be dropped.
 func (d *DB) dropDue(now time.Time) bool {
 	relieve := d.status.takeRelieve()
-	if d.h != nil && d.o.Mode == Interval {
+	if d.h != nil && d.o.Mode.periodic() {
 		return false
 	}
 	pending := d.feed.Pending()
@@ -54,9 +54,12 @@ func (d *DB) rewrite() {
 	old, start := d.h, time.Now()
 	d.h, d.merging = nil, nil
 	old.abandon()
-	if d.replace() {
+	if !d.replace() {
+		return
+	}
+	if missed, ok := d.rewriteLog.allow(time.Now()); ok {
 		d.log.Info("everything is on disk, written anew because rounds had been dropped", "dir", d.o.Dir, "generation", d.h.generation,
-			"took", time.Since(start))
+			"took", time.Since(start), "unlogged", missed)
 	}
 }
 

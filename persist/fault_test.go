@@ -138,7 +138,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 		{err: errEIO, second: true},
 	} {
 		ops := 0
-		for fired := true; fired; ops += 1 + 2*thin {
+		for fired := true; fired; ops += stride {
 			synctest.Test(t, func(t *testing.T) { fired = f.strikes(t, ops) })
 		}
 		t.Logf("%v, for %v, second %v: %d operations", f.err, f.lasts, f.second, ops)
@@ -185,14 +185,22 @@ func (f *fault) strikes(t *testing.T, at int) (fired bool) {
 	run := &fault{err: f.err, lasts: f.lasts, second: f.second}
 	mem := vfs.NewCrashableMem()
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error { return run.inject(op, at) }))
+	endures(t, fmt.Sprint("operation ", at), mem, fs, func() { run.armed.Store(true) })
+	return run.n.Load() > int64(at)
+}
+
+// endures works on a file system that fails now and then from begin on, over one that does not. At no time is less on disk than was
+// waited for, and when the store is closed everything is.
+func endures(t *testing.T, what string, mem *vfs.MemFS, fs vfs.FS, begin func()) {
+	t.Helper()
 	w := open(t, Options{FS: fs, tune: tuning{chunkRecords: 3, mergeEntries: 20}})
-	run.armed.Store(true)
+	begin()
 	allowed := []state{{}} // the last one waited for and all since
 	onDisk := func() {
 		t.Helper()
 		got, _, err := stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{}))
 		if err != nil || !slices.ContainsFunc(allowed, func(s state) bool { return maps.Equal(got, s) }) {
-			t.Fatalf("operation %d: %d entries on disk, %v", at, len(got), err)
+			t.Fatalf("%s: %d entries on disk, %v", what, len(got), err)
 		}
 	}
 	for i := range 4 {
@@ -208,12 +216,11 @@ func (f *fault) strikes(t *testing.T, at int) (fired bool) {
 	}
 	time.Sleep(3 * time.Second)
 	if err := w.db.Close(); err != nil && !strings.Contains(err.Error(), "everything is on disk") {
-		t.Logf("operation %d: %v", at, err)
+		t.Logf("%s: %v", what, err)
 	} else {
 		allowed = allowed[len(allowed)-1:]
 	}
 	onDisk()
-	return run.n.Load() > int64(at)
 }
 
 // TestChangesDuringRecovery: what changes while everything is written anew is in the new generation, whole, or in the next round.

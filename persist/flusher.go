@@ -16,6 +16,7 @@ type schedule struct {
 	journalAt time.Time // of the oldest round in the journal
 	figuresAt time.Time
 	memoryAt  time.Time
+	lookedAt  time.Time // when the feed was last looked at for changes
 	droppedAt time.Time // when the feed was last looked at for dropping a round
 
 	retryAt     time.Time // while writing fails: when to look next
@@ -25,6 +26,7 @@ type schedule struct {
 	tooLittle   uint64    // free bytes that did not suffice
 	recoveredAt time.Time
 	failLog     sparse
+	failLogged  bool // of the failure that goes on, so that its end is logged as well
 }
 
 // Start begins to write the rounds of a feed of the store that Load filled. Only the DB cuts the feed from now on.
@@ -33,6 +35,7 @@ func (d *DB) Start(f *shard.Feed, s *shard.Store) {
 		panic("persist: Start without Load, or twice")
 	}
 	d.started, d.store = true, s
+	go d.h.compactions.release() // takes Pebble's locks
 	now := time.Now()
 	d.schedule.lastCut, d.schedule.figuresAt, d.schedule.droppedAt, d.schedule.sealed = now, now, now, d.journal.last
 	d.status.mu.Lock()
@@ -45,7 +48,9 @@ func (d *DB) Start(f *shard.Feed, s *shard.Store) {
 func (d *DB) flush() {
 	defer close(d.done)
 	defer d.status.end()
-	d.begin()
+	d.watch = time.AfterFunc(stalled, d.hangs)
+	defer d.watch.Stop()
+	d.watched(d.begin)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -54,12 +59,36 @@ func (d *DB) flush() {
 		case <-d.wake:
 		case <-d.dead():
 		case <-d.stop:
-			d.result = d.finish()
+			d.watched(func() { d.result = d.finish() })
 			return
 		}
-		d.step()
+		d.watched(d.step)
 		timer.Reset(max(0, time.Until(d.due())))
 	}
+}
+
+// watched does a piece of the flusher's work. If it does not come back the figures and the log say so, whatever it is that hangs: Pebble,
+// one of our own files, the removal of a directory.
+func (d *DB) watched(work func()) {
+	d.status.works(time.Now())
+	d.watch.Reset(stalled)
+	work()
+	d.watch.Stop()
+	d.status.works(time.Time{})
+}
+
+// hangs says that the flusher's work has not come back for long.
+func (d *DB) hangs() {
+	now := time.Now()
+	since := d.status.worksSince()
+	if since.IsZero() || now.Sub(since) < stalled {
+		return // it came back just now
+	}
+	if missed, ok := d.hangLog.allow(now); ok {
+		d.log.Error("the disk hangs; decisions go on from memory and a restart would forget them", "dir", d.o.Dir, "for", now.Sub(since),
+			"lag_ms", d.Stats().LagMs, "unlogged", missed)
+	}
+	d.watch.Reset(logEvery)
 }
 
 // dead is closed when the handle in use has failed.
@@ -82,10 +111,23 @@ func (d *DB) begin() {
 	}
 }
 
-// removeGeneration removes a generation that counts no more. If that fails it only takes space until the next start.
+// removeGeneration removes a generation that counts no more. While that fails it only takes space: it is tried again.
 func (d *DB) removeGeneration(dir string) {
-	if err := d.fs.RemoveAll(dir); err != nil {
-		d.log.Warn("could not remove an old generation", "dir", dir, "error", err)
+	d.litter = append(d.litter, dir)
+	d.removeLitter()
+}
+
+// removeLitter removes what counts no more, as far as the disk lets it.
+func (d *DB) removeLitter() {
+	for ; len(d.litter) > 0; d.litter = d.litter[1:] {
+		err := d.fs.RemoveAll(d.litter[0])
+		if err == nil {
+			continue
+		}
+		if missed, ok := d.litterLog.allow(time.Now()); ok {
+			d.log.Warn("could not remove an old generation", "dir", d.litter[0], "more", len(d.litter)-1, "error", err, "unlogged", missed)
+		}
+		return
 	}
 }
 
@@ -93,7 +135,7 @@ func (d *DB) removeGeneration(dir string) {
 func (d *DB) due() time.Time {
 	s := &d.schedule
 	if d.h == nil {
-		if d.o.Mode == Shutdown {
+		if !d.o.Mode.periodic() {
 			return time.Now().Add(mergeEvery)
 		}
 		return s.retryAt
@@ -107,9 +149,10 @@ func (d *DB) due() time.Time {
 			due = t
 		}
 	}
-	if d.o.Mode == Interval {
+	if d.o.Mode.periodic() {
 		earlier(s.lastCut.Add(d.o.Interval))
 	}
+	earlier(s.looked().Add(lookEvery))
 	if _, soon := d.status.wants(); soon {
 		earlier(s.lastCut.Add(urgentGap))
 	}
@@ -128,19 +171,22 @@ func (d *DB) step() {
 		d.drop()
 	}
 	if d.h == nil {
-		if asked || d.o.Mode == Interval && !now.Before(s.retryAt) {
+		if asked || d.o.Mode.periodic() && !now.Before(s.retryAt) {
 			d.recover(asked)
 		}
 		return
 	}
 	err := d.h.guard.failed()
-	late := d.o.Mode == Interval && now.Sub(s.lastCut) >= d.o.Interval
+	late := d.o.Mode.periodic() && now.Sub(s.lastCut) >= d.o.Interval
 	if err == nil && (asked || late || soon && now.Sub(s.lastCut) >= urgentGap) {
 		if d.status.owes() {
 			d.rewrite()
 			return
 		}
 		err = d.round()
+	}
+	if err == nil && now.Sub(s.looked()) >= lookEvery {
+		d.look(now)
 	}
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
 		err = d.seal()
@@ -149,6 +195,7 @@ func (d *DB) step() {
 		err = d.mergeStep()
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
+		d.removeLitter()
 		err = d.takeFigures(now)
 	}
 	if err == nil && now.Sub(s.memoryAt) >= memoryEvery {
@@ -156,6 +203,22 @@ func (d *DB) step() {
 	}
 	if err != nil {
 		d.fail(err)
+	}
+}
+
+// looked is when it was last known whether anything is waiting for a round.
+func (s *schedule) looked() time.Time {
+	if s.lookedAt.After(s.lastCut) {
+		return s.lookedAt
+	}
+	return s.lastCut
+}
+
+// look sees whether anything is waiting for a round. If not, all up to now is on disk, so that what changes next is no older than it is.
+func (d *DB) look(now time.Time) {
+	d.schedule.lookedAt = now
+	if d.feed.Pending() == 0 {
+		d.status.idle(now)
 	}
 }
 

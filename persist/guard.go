@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -50,15 +51,20 @@ func (g *guard) failed() error {
 
 func (g *guard) frozen() bool { return g.failed() != nil }
 
+// A writeFault is why a guard froze when it was a write that failed: the data that is there is as it was.
+type writeFault struct{ error }
+
+func (f writeFault) Unwrap() error { return f.error }
+
 // wrote takes note of the result of a write.
 func (g *guard) wrote(op, name string, err error) {
 	var path *fs.PathError
 	switch {
 	case err == nil:
 	case errors.As(err, &path):
-		g.fail(path) // says all that
+		g.fail(writeFault{path}) // says all that
 	default:
-		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
+		g.fail(writeFault{fmt.Errorf("%s %s: %w", op, name, err)})
 	}
 }
 
@@ -125,6 +131,13 @@ func (g *guard) MkdirAll(dir string, perm os.FileMode) error {
 	return nil
 }
 
+// Lock makes a file, which takes a disk that can be written. Pebble gives up if that fails.
+func (g *guard) Lock(name string) (io.Closer, error) {
+	c, err := g.FS.Lock(name)
+	g.wrote("lock", name, err)
+	return c, err
+}
+
 func (g *guard) Link(oldname, newname string) error {
 	if g.frozen() {
 		return nil
@@ -166,16 +179,16 @@ type guardFile struct {
 
 func (f *guardFile) Write(p []byte) (int, error) {
 	if !f.guard.frozen() {
-		_, err := f.File.Write(p)
-		f.guard.wrote("write", f.name, err)
+		n, err := f.File.Write(p)
+		f.guard.wrote("write", f.name, whole(n, p, err))
 	}
 	return len(p), nil
 }
 
 func (f *guardFile) WriteAt(p []byte, off int64) (int, error) {
 	if !f.guard.frozen() {
-		_, err := f.File.WriteAt(p, off)
-		f.guard.wrote("write", f.name, err)
+		n, err := f.File.WriteAt(p, off)
+		f.guard.wrote("write", f.name, whole(n, p, err))
 	}
 	return len(p), nil
 }

@@ -12,11 +12,12 @@ import (
 // A handle is one open generation. All writes to it run on its worker, a goroutine that may be lost if Pebble never gives it back;
 // whoever asked the worker is told when the guard freezes and need not wait.
 type handle struct {
-	db         *pebble.DB
-	guard      *guard
-	dir        string
-	generation uint64
-	health     io.Closer // ends the watch for a slow disk
+	db          *pebble.DB
+	guard       *guard
+	compactions *compactions
+	dir         string
+	generation  uint64
+	health      io.Closer // ends the watch for a slow disk
 
 	jobs  chan func()
 	ended chan struct{} // closed when the worker is done and db closed
@@ -24,24 +25,29 @@ type handle struct {
 
 // openHandle opens the generation in dir, for reading only if readOnly.
 func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, at *site) (*handle, error) {
+	return openWith(newCompactions(false), fs, dir, generation, readOnly, at)
+}
+
+// openWith is openHandle with a say in when Pebble compacts.
+func openWith(c *compactions, fs vfs.FS, dir string, generation uint64, readOnly bool, at *site) (*handle, error) {
 	var plog pebbleLog
 	healthy, health := vfs.WithDiskHealthChecks(fs, slowDisk, nil, func(i vfs.DiskSlowInfo) { plog.diskSlow(i) })
 	g := newGuard(healthy)
 	g.noPreallocation = at.small
 	plog = pebbleLog{guard: g, site: at}
-	h := &handle{guard: g, dir: dir, generation: generation, health: health, jobs: make(chan func()), ended: make(chan struct{})}
+	h := &handle{guard: g, compactions: c, dir: dir, generation: generation, health: health, jobs: make(chan func()), ended: make(chan struct{})}
 
 	opened := make(chan error, 1)
 	go h.work(func() error {
-		db, err := pebble.Open(dir, pebbleOptions(g, plog, readOnly, at.small))
+		db, err := pebble.Open(dir, pebbleOptions(g, plog, c, readOnly, at.small))
 		h.db = db
 		opened <- err
 		return err
 	})
 	select {
 	case err := <-opened:
-		if err == nil {
-			err = g.failed()
+		if dead := g.failed(); dead != nil { // what Pebble says follows from that
+			err = dead
 		}
 		if err != nil {
 			h.abandon()
@@ -54,7 +60,7 @@ func openHandle(fs vfs.FS, dir string, generation uint64, readOnly bool, at *sit
 	return h, nil
 }
 
-func pebbleOptions(fs vfs.FS, l pebbleLog, readOnly, small bool) *pebble.Options {
+func pebbleOptions(fs vfs.FS, l pebbleLog, c *compactions, readOnly, small bool) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          fs,
 		Logger:                      l,
@@ -71,6 +77,7 @@ func pebbleOptions(fs vfs.FS, l pebbleLog, readOnly, small bool) *pebble.Options
 	if small {
 		o.MemTableSize = smallMemTableBytes
 	}
+	o.Experimental.CompactionScheduler = c
 	// Reads are one scan at start-up; they say nothing about what to compact.
 	o.Experimental.ReadSamplingMultiplier = -1
 	return o

@@ -37,6 +37,7 @@ type journal struct {
 	bytes   int    // of all chunks
 	cleared uint64 // the newest round that begins with a clear, 0 if none
 	torn    bool   // chunks of a round without a commit record follow
+	steps   steps  // that the table was written in
 }
 
 // add takes note of a round committed after the last one.
@@ -51,7 +52,7 @@ func (j *journal) add(c commit) {
 
 // merged takes note that the rounds which an earlier state of the journal had are in the table and out of the journal.
 func (j *journal) merged(old journal) {
-	j.base, j.torn = old.last, false
+	j.base, j.torn, j.steps = old.last, false, old.steps
 	j.changes -= old.changes
 	j.bytes -= old.bytes
 	if j.cleared <= old.last.round {
@@ -145,38 +146,48 @@ func decodeCommit(round uint64, key, value []byte) (commit, error) {
 	return c, nil
 }
 
-func encodeBase(p point) []byte {
+func encodeBase(p point, s steps) []byte {
 	v := []byte{recordVersion}
-	for _, n := range []uint64{p.round, uint64(p.saved), uint64(p.keys), uint64(p.chain)} {
+	for _, n := range []uint64{p.round, uint64(p.saved), uint64(p.keys), uint64(p.chain), s.kept, s.last} {
 		v = binary.AppendUvarint(v, n)
 	}
 	return seal(v, 0, []byte{baseSpace})
 }
 
-func readBase(db *pebble.DB) (point, error) {
+func readBase(db *pebble.DB) (point, steps, error) {
 	key := []byte{baseSpace}
 	value, closer, err := db.Get(key)
 	if err != nil {
-		return point{}, fmt.Errorf("base record: %w", err)
+		return point{}, steps{}, fmt.Errorf("base record: %w", err)
 	}
 	defer closer.Close()
 	body, err := unseal(value, key)
 	if err != nil {
-		return point{}, fmt.Errorf("base record: %w", err)
+		return point{}, steps{}, fmt.Errorf("base record: %w", err)
 	}
 	r := reader{body}
 	p := point{round: r.uvarint(), saved: int64(r.uvarint()), keys: int(r.uvarint()), chain: uint32(r.uvarint())}
 	if r.rest == nil {
-		return point{}, errors.New("base record: too short, though its checksum matches")
+		return point{}, steps{}, errors.New("base record: too short, though its checksum matches")
 	}
-	return p, nil
+	if len(r.rest) == 0 {
+		return p, steps{}, nil // written before there were steps
+	}
+	s := steps{kept: r.uvarint(), last: r.uvarint()}
+	if r.rest == nil {
+		return point{}, steps{}, errors.New("base record: too short, though its checksum matches")
+	}
+	return p, s, nil
 }
 
 // readJournal verifies the journal: every chunk, every commit record, and that no round is missing. A round without a commit record is
 // the one that a crash cut off, if it is the last; anything else is damage. The keys are added to distinct.
 func readJournal(db *pebble.DB, distinct *sketch) (journal, error) {
-	base, err := readBase(db)
+	base, steps, err := readBase(db)
 	if err != nil {
+		return journal{}, err
+	}
+	if err := steps.read(db); err != nil {
 		return journal{}, err
 	}
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{journalSpace}, UpperBound: []byte{journalSpace + 1}})
@@ -184,7 +195,7 @@ func readJournal(db *pebble.DB, distinct *sketch) (journal, error) {
 		return journal{}, err
 	}
 	defer it.Close()
-	s := journalScan{journal: journal{base: base, last: base}, distinct: distinct}
+	s := journalScan{journal: journal{base: base, last: base, steps: steps}, distinct: distinct}
 	s.open(base.round + 1)
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()

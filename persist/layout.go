@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -159,6 +160,27 @@ func damaged(dir string, err error) error {
 		"Restore the directory from a backup, or move it away to start with nothing remembered", dir, err)
 }
 
-func inUse(dir string, err error) error {
+// unusable is for an error of a store that is there: of its data, or of the disk it is to be written to.
+func unusable(dir string, err error) error {
+	if errors.As(err, new(writeFault)) {
+		return unwritable(dir, err)
+	}
+	return damaged(dir, err)
+}
+
+func unwritable(dir string, err error) error {
+	what := "see that the disk is well and that the directory belongs to the user who starts rlserver"
+	if vfs.IsNoSpaceError(err) {
+		what = "make room on the disk"
+	}
+	return fmt.Errorf("the data directory %s cannot be written: %w. Nothing in it is lost: %s, then start again", dir, err, what)
+}
+
+// notLocked is for an error of the lock: somebody has it, or its file cannot be made.
+func notLocked(dir string, err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) && number != syscall.EAGAIN {
+		return unwritable(dir, err)
+	}
 	return fmt.Errorf("another rlserver uses the data directory %s (lock: %w): stop it, or choose another directory", dir, err)
 }

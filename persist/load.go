@@ -25,7 +25,7 @@ type LoadInfo struct {
 }
 
 // Load brings every entry on disk into the store, on all cores. clock is the server's clock, maxTS the latest time an entry may have,
-// both Unix ms (see shard.Store.Load). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
+// both Unix ms (see shard.Store.Loader). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
 // and about how many there are. An error is a sentence that tells a person what to do; the store is not to be used then.
 func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, total int)) (LoadInfo, error) {
 	start := time.Now()
@@ -36,7 +36,7 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 	}
 	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, total: d.journal.last.keys, progress: progress}
 	if err := l.run(d.h.guard); err != nil {
-		return LoadInfo{}, damaged(d.o.Dir, err)
+		return LoadInfo{}, unusable(d.o.Dir, err)
 	}
 	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
 	d.status.loaded(d.info, d.h.generation)
@@ -47,17 +47,21 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 // under those in force then. Load does it if nobody did. Errors as for Load.
 func (d *DB) LoadLimits(s *shard.Store) error {
 	if d.h == nil {
-		h, err := openHandle(d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
+		h, err := openWith(newCompactions(true), d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
 		if err != nil {
-			return damaged(d.o.Dir, err)
+			return unusable(d.o.Dir, err)
 		}
 		d.h = h
 	}
-	if err := d.mergeAll(); err != nil {
-		return damaged(d.o.Dir, err)
+	err := d.makeRoom()
+	if err == nil {
+		err = d.mergeAll()
+	}
+	if err != nil {
+		return unusable(d.o.Dir, err)
 	}
 	var limits []shard.Change
-	err := d.h.run(func(db *pebble.DB) (err error) {
+	err = d.h.run(func(db *pebble.DB) (err error) {
 		limits, err = readLimits(db)
 		return err
 	})
@@ -65,10 +69,23 @@ func (d *DB) LoadLimits(s *shard.Store) error {
 		err = s.Limits().Load(limits)
 	}
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	d.limitsLoaded, d.info.Limits = true, len(limits)
 	return nil
+}
+
+// makeRoom lets Pebble compact if the merge to come could bring it where it takes no more writes until it has.
+func (d *DB) makeRoom() error {
+	tall := d.journal.bytes > 2*d.o.tune.mergeBytes
+	err := d.h.run(func(db *pebble.DB) error {
+		tall = tall || db.Metrics().Levels[0].Sublevels > l0StopWrites/2
+		return nil
+	})
+	if err == nil && tall {
+		d.h.compactions.release()
+	}
+	return err
 }
 
 // readLimits reads the named limits of the table.
@@ -109,6 +126,7 @@ type loader struct {
 
 // run scans on all cores. It does not wait for a scan that Pebble has taken hostage: then the guard is dead.
 func (l *loader) run(g *guard) error {
+	l.store.Expect(l.total)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(l.scan)
@@ -134,16 +152,20 @@ func (l *loader) run(g *guard) error {
 }
 
 func (l *loader) scan() {
+	into := l.store.Loader(l.clock, l.maxTS)
 	for {
 		p := int(l.next.Add(1) - 1)
 		if p >= partitions {
-			return
+			break
 		}
-		if err := l.partition(p); err != nil {
+		if err := l.partition(p, into); err != nil {
 			l.fail(err)
 			return
 		}
 		l.report()
+	}
+	if err := into.Flush(); err != nil {
+		l.fail(err)
 	}
 }
 
@@ -165,37 +187,29 @@ func (l *loader) report() {
 	l.progress(n, max(n, l.total))
 }
 
-func (l *loader) partition(p int) error {
+func (l *loader) partition(p int, into *shard.Loader) error {
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: tableBound(p), UpperBound: tableBound(p + 1)})
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	var kept, dropped int64
+	kept, dropped := into.Count()
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return err
 		}
-		keep, err := l.entry(it.Key()[2:], value)
+		key := it.Key()[2:]
+		c, err := decodeEntry(key, value)
 		if err != nil {
+			return fmt.Errorf("entry of key %.64q: %w", key, err)
+		}
+		if err := into.Add(c); err != nil {
 			return err
 		}
-		if keep {
-			kept++
-		} else {
-			dropped++
-		}
 	}
-	l.kept.Add(kept)
-	l.dropped.Add(dropped)
+	keptNow, droppedNow := into.Count()
+	l.kept.Add(int64(keptNow - kept))
+	l.dropped.Add(int64(droppedNow - dropped))
 	return it.Error()
-}
-
-func (l *loader) entry(key, value []byte) (kept bool, err error) {
-	c, err := decodeEntry(key, value)
-	if err != nil {
-		return false, fmt.Errorf("entry of key %.64q: %w", key, err)
-	}
-	return l.store.Load(l.clock, l.maxTS, c)
 }

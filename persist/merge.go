@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -104,10 +105,14 @@ func (m *merger) finish() error {
 	if err := m.batch.DeleteRange([]byte{journalSpace}, end, nil); err != nil {
 		return err
 	}
-	if err := m.batch.Set([]byte{baseSpace}, encodeBase(m.journal.last), nil); err != nil {
+	s := &m.journal.steps
+	if err := errors.Join(s.mark(m.batch), s.prune(m.batch)); err != nil {
 		return err
 	}
-	return m.flush()
+	if err := m.batch.Set([]byte{baseSpace}, encodeBase(m.journal.last, *s), nil); err != nil {
+		return err
+	}
+	return m.commit()
 }
 
 // chunk merges one chunk; commit records are passed over, and so are the entries before a clear, that count no more.
@@ -136,6 +141,9 @@ func (m *merger) chunk(key, value []byte) error {
 			}
 		}
 	}
+	if m.batch.Count() < chunkRecords && m.batch.Len() < chunkBytes {
+		return nil
+	}
 	return m.flush()
 }
 
@@ -160,8 +168,18 @@ func (m *merger) put(l line) error {
 	return m.batch.Set(m.key, l.entry, nil)
 }
 
-// flush commits what is in the batch and empties it.
+// flush commits what is in the batch, as a step, and empties it.
 func (m *merger) flush() error {
+	if m.batch.Empty() {
+		return nil
+	}
+	if err := m.journal.steps.mark(m.batch); err != nil {
+		return err
+	}
+	return m.commit()
+}
+
+func (m *merger) commit() error {
 	if err := m.batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}

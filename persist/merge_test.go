@@ -73,7 +73,7 @@ func TestRoundsDuringAMerge(t *testing.T) {
 			t.Errorf("after the first merge: %+v", j)
 		}
 		merge(nil)
-		if steps < 8 || j != (journal{base: j.last, last: j.last}) {
+		if steps < 8 || j != (journal{base: j.last, last: j.last, steps: j.steps}) || j.steps.last == 0 {
 			t.Errorf("after %d steps: %+v", steps, j)
 		}
 		if got := tableOf(t, h); !maps.Equal(got, table) {

@@ -38,8 +38,12 @@ type DB struct {
 	feed         *shard.Feed // set under status.mu
 	current      string      // directory of the generation that CURRENT names
 	stale        []string    // directories of generations replaced and not removed yet
+	litter       []string    // directories that count no more and could not be removed yet
 	lastGen      uint64      // the highest generation number used
 	schedule     schedule
+
+	watch                          *time.Timer // fires when the flusher's work does not come back
+	hangLog, litterLog, rewriteLog sparse
 
 	status status
 	wake   chan struct{} // capacity 1
@@ -82,11 +86,11 @@ func (d *DB) open() error {
 		return err
 	}
 	if err := d.fs.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("cannot make the data directory %s: %w", dir, err)
+		return unwritable(dir, err)
 	}
 	lock, err := d.fs.Lock(d.fs.PathJoin(dir, lockFile))
 	if err != nil {
-		return inUse(dir, err)
+		return notLocked(dir, err)
 	}
 	d.lock = lock
 	if u, err := d.fs.GetDiskUsage(dir); err == nil && u.TotalBytes < smallDisk {
@@ -99,7 +103,7 @@ func (d *DB) open() error {
 	d.lastGen = d.layout.generation
 	if d.layout.generation == 0 || d.layout.creating {
 		if err := d.create(); err != nil {
-			return fmt.Errorf("cannot make the data directory %s: %w", dir, err)
+			return unwritable(dir, err)
 		}
 		return nil
 	}
@@ -149,7 +153,7 @@ func newGeneration(fs vfs.FS, dir string, n uint64, last point, at *site) (*hand
 	if err != nil {
 		return nil, err
 	}
-	err = h.run(func(db *pebble.DB) error { return db.Set([]byte{baseSpace}, encodeBase(last), pebble.Sync) })
+	err = h.run(func(db *pebble.DB) error { return db.Set([]byte{baseSpace}, encodeBase(last, steps{}), pebble.Sync) })
 	if err == nil {
 		err = syncDir(fs, fs.PathDir(dir))
 	}
@@ -166,14 +170,14 @@ func (d *DB) verify() error {
 	d.current = dir
 	format, err := atomicfs.ReadMarker(d.fs, dir, "format-version")
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	if n, err := strconv.Atoi(format); err == nil && n > int(pebbleFormat) {
 		return newerFormat(d.o.Dir, fmt.Sprintf("Pebble format %d, this version reads up to %d", n, pebbleFormat))
 	}
 	h, err := openHandle(d.fs, dir, d.layout.generation, true, &d.site)
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	defer h.abandon()
 	err = h.run(func(db *pebble.DB) (err error) {
@@ -184,7 +188,7 @@ func (d *DB) verify() error {
 		err = d.checkMark()
 	}
 	if err != nil {
-		return damaged(d.o.Dir, err)
+		return unusable(d.o.Dir, err)
 	}
 	d.info.SavedAt = time.UnixMilli(d.journal.last.saved)
 	return nil

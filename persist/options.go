@@ -3,10 +3,12 @@ package persist
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/rlserver/rlserver/shard"
 )
 
 // A Mode says when rounds are written.
@@ -17,39 +19,52 @@ const (
 	Interval Mode = iota
 	// Shutdown writes only when somebody asks, and on Close.
 	Shutdown
+	// Always writes as Interval does; that every change is asked for, and waited for, is up to who answers for it.
+	Always
+	// Reserve is as Always, of a store that hands over more than what changed: see shard.Ahead.
+	Reserve
 )
+
+// modeNames are the texts of the option `durability`.
+var modeNames = [...]string{Interval: "interval", Shutdown: "shutdown", Always: "always", Reserve: "reserve"}
 
 // ParseMode reads the value of the option `durability`.
 func ParseMode(s string) (Mode, error) {
-	switch s {
-	case "interval":
-		return Interval, nil
-	case "shutdown":
-		return Shutdown, nil
+	if i := slices.Index(modeNames[:], s); i >= 0 {
+		return Mode(i), nil
 	}
-	return 0, fmt.Errorf("durability %.64q: expected interval or shutdown", s)
+	return 0, fmt.Errorf("durability %.64q: expected interval, always, reserve or shutdown", s)
 }
 
 // String is the text that ParseMode reads.
-func (m Mode) String() string {
-	if m == Shutdown {
-		return "shutdown"
+func (m Mode) String() string { return modeNames[m] }
+
+// Promise is what replies wait for in this mode.
+func (m Mode) Promise() shard.Promise {
+	switch m {
+	case Always:
+		return shard.Changes
+	case Reserve:
+		return shard.Ahead
 	}
-	return "interval"
+	return shard.Nothing
 }
+
+// periodic says whether rounds are written without being asked for.
+func (m Mode) periodic() bool { return m != Shutdown }
 
 // Options say where and how to keep the entries. Dir is required.
 type Options struct {
 	Dir      string        // created with mode 0700 if absent
 	Mode     Mode          //
-	Interval time.Duration // between rounds in mode Interval; 0 means DefaultInterval
+	Interval time.Duration // between rounds that nobody asks for; 0 means DefaultInterval
 	FS       vfs.FS        // nil means the disk
 	Log      *slog.Logger  // nil means no log
 
 	tune tuning // for tests; zero fields mean the constants below
 }
 
-// DefaultInterval is the time between rounds in mode Interval.
+// DefaultInterval is the time between rounds that nobody asks for.
 const DefaultInterval = time.Second
 
 // Pebble's memory. A memtable starts at 256 KiB and doubles up to memTableBytes; up to maxMemTables of them wait to be flushed. With 4 MiB
@@ -96,6 +111,8 @@ const (
 	sealEvery = 250 * time.Millisecond
 	// urgentGap is the least time from one round to the next that nobody waits for.
 	urgentGap = 20 * time.Millisecond
+	// lookEvery is how often it is asked whether anything is waiting for a round. The lag is told with this error.
+	lookEvery = time.Second
 	// figuresEvery is how often the size on disk is asked of Pebble, and memoryEvery how often at most that in memory, which takes 10 us.
 	figuresEvery = 10 * time.Second
 	memoryEvery  = time.Second
@@ -107,6 +124,8 @@ const (
 	// and tried at once when there seems to be room.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
+	// retryPromised is retryMost where changes are refused meanwhile.
+	retryPromised = 5 * time.Second
 	// roomSpare is the space that must be free beyond the expected size before an attempt is made, in bytes.
 	roomSpare = 4 << 20
 	// logEvery is how often the same trouble is logged.

@@ -14,6 +14,7 @@ const (
 	baseSpace    = 'b'
 	journalSpace = 'j'
 	limitSpace   = 'n'
+	stepSpace    = 's'
 	tableSpace   = 't'
 )
 

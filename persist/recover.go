@@ -25,13 +25,18 @@ func (d *DB) fail(err error) {
 func (d *DB) failed(err error) {
 	s, now := &d.schedule, time.Now()
 	s.noRoom = vfs.IsNoSpaceError(err)
-	s.retryPause = max(retryFirst, min(2*s.retryPause, retryMost))
+	most := retryMost
+	if d.o.Mode.Promise() != shard.Nothing {
+		most = retryPromised
+	}
+	s.retryPause = max(retryFirst, min(2*s.retryPause, most))
 	s.backOff = now.Add(s.retryPause)
 	if s.retryAt = s.backOff; s.noRoom {
 		s.retryAt = now.Add(retryFirst)
 	}
 	d.status.fails(fmt.Errorf("not on disk: %w", err))
 	if missed, ok := s.failLog.allow(now); ok {
+		s.failLogged = true
 		d.log.Error("cannot write to the data directory; decisions go on from memory and a restart would forget them", "dir", d.o.Dir,
 			"error", err, "lag_ms", d.Stats().LagMs, "next_attempt", s.retryPause, "unlogged_attempts", missed)
 	}
@@ -45,7 +50,8 @@ func (d *DB) recover(asked bool) {
 		d.schedule.retryAt = start.Add(retryFirst)
 		return
 	}
-	if d.replace() {
+	if d.replace() && d.schedule.failLogged {
+		d.schedule.failLogged = false
 		d.log.Warn("writing to the data directory works again; everything is on disk", "dir", d.o.Dir, "generation", d.h.generation,
 			"took", time.Since(start))
 	}
@@ -106,7 +112,7 @@ func (d *DB) newGeneration() error {
 		return fmt.Errorf("file CURRENT: %w", err)
 	}
 	d.h, d.current = h, dir
-	d.journal = journal{base: d.journal.last, last: d.journal.last}
+	d.journal = journal{base: d.journal.last, last: d.journal.last, steps: done.steps}
 	d.journal.add(done.commit)
 	d.schedule.lastCut, d.schedule.journalAt = done.at, done.at
 	d.status.wrote(done.round, done.at, done.commit)
@@ -123,18 +129,19 @@ type filled struct {
 	round  uint64 // as the feed counts
 	at     time.Time
 	commit commit
+	steps  steps // of the table
 }
 
 // fill writes the whole store into a generation and syncs it. The entries are written while they change; the round that collected the
 // changes meanwhile is written after them and makes it the state of one moment.
 func (d *DB) fill(h *handle) (filled, error) {
 	d.cut(discard)
-	if err := writeAll(h, d.store); err != nil {
+	steps, err := writeAll(h, d.store, d.journal.last)
+	if err != nil {
 		return filled{}, err
 	}
 	d.distinct = sketch{}
 	w := newRoundWriter(h, d.o.tune, d.journal.last, &d.distinct)
-	var err error
 	round, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	if err != nil {
 		return filled{}, err
@@ -143,14 +150,15 @@ func (d *DB) fill(h *handle) (filled, error) {
 	if err == nil {
 		err = h.run(func(db *pebble.DB) error { return db.Flush() })
 	}
-	return filled{round, at, c}, err
+	return filled{round, at, c, steps}, err
 }
 
 // cut cuts a round and has it drained.
 func (d *DB) cut(drain func(*shard.Round)) (round uint64, at time.Time) {
 	at = time.Now()
+	d.status.cuts(at)
 	r := d.feed.Cut()
-	d.status.wasCut(r.Number, at)
+	d.status.wasCut(r.Number)
 	drain(r)
 	return r.Number, at
 }

@@ -108,15 +108,16 @@ func (w *roundWriter) commit(saved int64, keys int) (commit, error) {
 	return c, err
 }
 
-// writeAll fills the table of a new generation with every named limit and every entry of the store. It is the state of no single moment:
-// entries change while it runs. The round cut after it, written on top, makes it one.
-func writeAll(h *handle, s *shard.Store) (err error) {
+// writeAll fills the table of a new generation with every named limit and every entry of the store, and then makes the base record say in
+// how many steps. It is the state of no single moment: entries change while it runs. The round cut after it, written on top, makes it
+// one.
+func writeAll(h *handle, s *shard.Store, at point) (done steps, err error) {
 	type pair struct{ key, entry []byte }
 	var pairs []pair
-	put := func() error {
-		batch := slices.Clone(pairs)
+	put := func(last bool) error {
+		batch, step := slices.Clone(pairs), done
 		pairs = pairs[:0]
-		return h.run(func(db *pebble.DB) error {
+		err := h.run(func(db *pebble.DB) error {
 			b := db.NewBatch()
 			defer b.Close()
 			for _, p := range batch {
@@ -124,15 +125,25 @@ func writeAll(h *handle, s *shard.Store) (err error) {
 					return err
 				}
 			}
+			if err := step.mark(b); err != nil {
+				return err
+			}
+			if last {
+				if err := b.Set([]byte{baseSpace}, encodeBase(at, step), nil); err != nil {
+					return err
+				}
+			}
 			return b.Commit(pebble.NoSync)
 		})
+		done.last++
+		return err
 	}
 	add := func(changes []shard.Change) bool {
 		for _, c := range changes {
 			pairs = append(pairs, pair{appendTableKey(nil, c.Space, c.Key), appendEntry(nil, c)})
 		}
 		if len(pairs) >= chunkRecords {
-			err = put()
+			err = put(false)
 		}
 		return err == nil
 	}
@@ -140,7 +151,7 @@ func writeAll(h *handle, s *shard.Store) (err error) {
 		s.Each(add)
 	}
 	if err == nil {
-		err = put()
+		err = put(true)
 	}
-	return err
+	return done, err
 }

@@ -2,12 +2,12 @@ package persist
 
 import "time"
 
-// stalled is how long a round may take before the last save counts as failed: the disk hangs.
+// stalled is how long a piece of the flusher's work may take before the last save counts as failed: the disk hangs.
 const stalled = 5 * time.Second
 
 // Stats is a snapshot of the figures of durability.
 type Stats struct {
-	LagMs        int64   `metric:"durable_lag_ms" type:"gauge" help:"Age of the oldest moment whose changes may not be on disk, ms; what a crash now could lose." info:"Persistence:rl_durable_lag_ms"`
+	LagMs        int64   `metric:"durable_lag_ms" type:"gauge" help:"Age of the oldest change that is not on disk, ms, a second too much at the most; what a crash now could lose." info:"Persistence:rl_durable_lag_ms"`
 	Pending      int64   `metric:"durable_pending" type:"gauge" help:"Entries changed and not yet in a round, about." info:"Persistence:rdb_changes_since_last_save"`
 	Writing      bool    `metric:"round_in_progress" type:"gauge" help:"1 while a round is being written." info:"Persistence:rdb_bgsave_in_progress"`
 	LastSave     int64   `metric:"last_save_timestamp_seconds" type:"gauge" help:"Unix time of the last round on disk." info:"Persistence:rdb_last_save_time"`
@@ -60,11 +60,11 @@ func (d *DB) Stats() Stats {
 		DiskSlow: d.site.slow.Load(), Background: d.site.backgroundErrors.Load(), Corruptions: d.site.corruptions.Load(),
 		LoadSeconds: f.loadTook.Seconds(), LoadKeys: int64(f.loadKeys), LoadDropped: int64(f.loadDropped),
 	}
-	st.LastSaveOK = s.err == nil && (s.writing.IsZero() || now.Sub(s.writing) < stalled)
+	st.LastSaveOK = s.err == nil && !s.stalled(now)
 	if s.err != nil {
 		st.LastError = s.err.Error()
 	} else if !st.LastSaveOK {
-		st.LastError = "the disk hangs"
+		st.LastError = ErrHangs.Error()
 	}
 	if pending > 0 || s.err != nil || !s.writing.IsZero() {
 		st.LagMs = now.Sub(s.durableAt).Milliseconds()

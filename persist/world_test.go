@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rlserver/rlserver/engine"
@@ -15,6 +17,12 @@ import (
 
 // dir is where the data is in tests on a file system in memory.
 const dir = "/data"
+
+// soaking says that everything is tried, as in make soak.
+var soaking = os.Getenv("RLSERVER_SOAK") != ""
+
+// stride is how far apart the operations are that fail one after the other: all in make soak, some in other runs.
+var stride = map[bool]int{true: 1, false: 1 + 2*thin}[soaking]
 
 // start is when tests begin, Unix ms; entries are made so that they never become idle.
 const start = 1_700_000_000_000
@@ -159,12 +167,13 @@ func wantState(t testing.TB, got, want state) {
 type logBook struct {
 	mu    sync.Mutex
 	lines []string
+	times []time.Time
 }
 
 func (l *logBook) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, string(p))
+	l.lines, l.times = append(l.lines, string(p)), append(l.times, time.Now())
 	return len(p), nil
 }
 
@@ -178,6 +187,22 @@ func (l *logBook) count(part string) int {
 		}
 	}
 	return n
+}
+
+// densest is the most lines in a minute, and when it began.
+func (l *logBook) densest() (most int, when time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := 0
+	for i, at := range l.times {
+		for at.Sub(l.times[first]) >= time.Minute {
+			first++
+		}
+		if n := i + 1 - first; n > most {
+			most, when = n, l.times[first]
+		}
+	}
+	return most, when
 }
 
 func (l *logBook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }

@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +19,14 @@ func (c wallClock) NowNs() int64 { return 1767225600e9 + int64(time.Since(c.star
 // noDisk is durability that is always done: these tests are about the wire.
 type noDisk struct{}
 
-func (noDisk) Save() uint64      { return 1 }
-func (noDisk) Wait(uint64) error { return nil }
-func (noDisk) LastSave() int64   { return 0 }
-func (noDisk) Urgent() uint64    { return 1 }
+func (noDisk) Save() uint64               { return 1 }
+func (noDisk) Wait(uint64) error          { return nil }
+func (noDisk) Ready(uint64) (bool, error) { return true, nil }
+func (noDisk) Durable() uint64            { return math.MaxUint64 }
+func (noDisk) Notify(func())              {}
+func (noDisk) Trouble() error             { return nil }
+func (noDisk) LastSave() int64            { return 0 }
+func (noDisk) Urgent() uint64             { return 1 }
 
 type noOptions struct{}
 

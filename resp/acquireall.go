@@ -148,9 +148,8 @@ func (c *legs) add(s *Session, args [][]byte) (err error) {
 func (c *legs) decide(s *Session, tx *shard.Tx, now int64) (fault string) {
 	for i := range c.list {
 		l := &c.list[i]
-		var wrongType bool
-		if l.old, wrongType = s.entryFor(tx, l.key, &l.lim); wrongType {
-			return errWrongType
+		if l.old, fault = s.entryFor(tx, l.key, &l.lim); fault != "" {
+			return fault
 		}
 		state, d, err := s.acquire(c.states, &l.lim, l.old, now, engine.Op{Cost: l.cost})
 		if err != nil {

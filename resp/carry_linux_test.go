@@ -162,21 +162,20 @@ func TestWhatWasReceivedIsAnswered(t *testing.T) {
 // TestNothingIsLeftOpen: after a stop no descriptor and no goroutine is left,
 // whatever its connections were at.
 func TestNothingIsLeftOpen(t *testing.T) {
-	disk := &slowDisk{verdict: make(chan error, 1)}
+	var disk *slowDisk
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
-	carried(t, func(srv *Server) { srv.durability = disk }, func(t *testing.T, srv *Server, addr string) {
-		waiting := disk.waiting.Load()
+	carried(t, func(srv *Server) { disk = onSlowDisk(srv) }, func(t *testing.T, srv *Server, addr string) {
 		idle, half, gated, full := connect(t, addr), connect(t, addr), connect(t, addr), connect(t, addr)
 		idle.send("PING\r\n")
 		idle.expect("+PONG\r\n")
 		half.send("*1\r\n$4\r\nPI")
 		gated.send("SAVE\r\n")
 		go full.Write(bytes.Repeat([]byte("COMMAND\r\n"), 1<<20)) // its answers are not read
-		until(t, "one waits for the disk", func() bool { return disk.waiting.Load() == waiting+1 })
+		disk.untilAsked(t, 1)
 		ctx, cancel := context.WithTimeout(context.Background(), shortly)
 		defer cancel()
 		srv.Shutdown(ctx)
-		disk.verdict <- nil
+		disk.settle(1, nil)
 		for _, c := range []*client{idle, half, gated, full} {
 			c.Close()
 		}

@@ -60,11 +60,8 @@ func TestClientList(t *testing.T) {
 
 // TestClientKill ends a client whatever it waits for, at once and for good.
 func TestClientKill(t *testing.T) {
-	disk := &slowDisk{}
-	carried(t, func(srv *Server) {
-		*disk = slowDisk{verdict: make(chan error, 1)}
-		srv.durability = disk
-	}, func(t *testing.T, srv *Server, addr string) {
+	var disk *slowDisk
+	carried(t, func(srv *Server) { disk = onSlowDisk(srv) }, func(t *testing.T, srv *Server, addr string) {
 		idle, half, gated, deaf, held, me := connect(t, addr), connect(t, addr), connect(t, addr), connect(t, addr), connect(t, addr), connect(t, addr)
 		me.send("CLIENT ID\r\n")
 		me.expect(":6\r\n")
@@ -72,7 +69,7 @@ func TestClientKill(t *testing.T) {
 		go deaf.Write([]byte(strings.Repeat("*2\r\n$4\r\nECHO\r\n$1000\r\n"+strings.Repeat("x", 1000)+"\r\n", 50_000)))
 		untilStuck(t, srv)
 		gated.send("SAVE\r\n")
-		until(t, "one waits for the disk", func() bool { return disk.waiting.Load() == 1 })
+		disk.untilAsked(t, 1)
 		me.send("CLIENT PAUSE 100000 WRITE\r\n")
 		me.expect("+OK\r\n")
 		held.send("PING\r\nFLUSHALL\r\nPING\r\n")
@@ -88,7 +85,7 @@ func TestClientKill(t *testing.T) {
 		}
 		me.send("CLIENT KILL " + deaf.LocalAddr().String() + "\r\n")
 		me.expect("+OK\r\n")
-		disk.verdict <- nil // which nobody waits for any more
+		disk.settle(1, nil) // which nobody waits for any more
 		until(t, "all are forgotten", func() bool { return srv.connections() == 1 })
 		me.send("CLIENT KILL LADDR " + addr + "\r\nCLIENT KILL LADDR " + addr + " SKIPME no\r\nPING\r\n")
 		me.expectEnd(":0\r\n:1\r\n")

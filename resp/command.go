@@ -206,6 +206,24 @@ func (c *command) keys(args [][]byte) []int {
 	return at
 }
 
+// appendKeys adds the keys in args to a list.
+func (c *command) appendKeys(keys, args [][]byte) [][]byte {
+	if c.keysOf != nil {
+		for _, i := range c.keysOf(args) {
+			keys = append(keys, args[i])
+		}
+		return keys
+	}
+	if c.first == 0 {
+		return keys
+	}
+	first, last, step := c.span(len(args))
+	for i := first; i <= last; i += step {
+		keys = append(keys, args[i])
+	}
+	return keys
+}
+
 // span is where the keys are in a call of n words, if the row says where.
 func (c *command) span(n int) (first, last, step int) {
 	last = c.last

@@ -56,7 +56,7 @@ func (c *conn) step() bool {
 		<-c.bell
 		return c.draining.Load() == 0
 	case feedOn, feedLater: // the scheduler gives others their turn
-		return true
+		return c.s.turn == nil || !c.abandons(presenceAt(c.nc), c.stopsReading(), time.Now())
 	}
 	return c.read()
 }
@@ -114,9 +114,17 @@ func (c *conn) setReadDeadline() {
 		c.nc.SetReadDeadline(by)
 		c.readable = by
 	}
-	if until := c.draining.Load(); until != 0 {
-		c.nc.SetReadDeadline(time.Unix(0, until))
+	if until := c.stopsReading(); !until.IsZero() {
+		c.nc.SetReadDeadline(until)
 	}
+}
+
+// stopsReading is when a stopping server ends reading; zero = it does not stop.
+func (c *conn) stopsReading() time.Time {
+	if until := c.draining.Load(); until != 0 {
+		return time.Unix(0, until)
+	}
+	return time.Time{}
 }
 
 func (c *conn) drain(by time.Time) {

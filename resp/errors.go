@@ -12,6 +12,7 @@ const (
 	errHelloNoAuth   = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
 	errNoProto       = "NOPROTO unsupported protocol version"
 	errProtoNumber   = "ERR Protocol version is not an integer or out of range"
+	errMisconf       = "MISCONF Errors writing to the data directory: " // and what the system said
 	errLoading       = "LOADING Redis is loading the dataset in memory"
 	errNoUserFile    = "ERR This server is not configured to use an ACL file: start it with aclfile users.acl to have ACL LOAD and ACL SAVE"
 	errSyntax        = "ERR syntax error"

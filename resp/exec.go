@@ -24,7 +24,7 @@ func execMulti(s *Session, args [][]byte) {
 		s.fail(errExecAbort)
 		return
 	}
-	e := execution{s: s, queue: m.queue, at: len(s.out)}
+	e := execution{s: s, queue: m.queue, words: m.words, at: len(s.out)}
 	s.atOnce = true
 	defer func() { s.atOnce = false }()
 	if e.onKeys(m.whole) {
@@ -41,6 +41,7 @@ const maxExecReply = 16 << 20
 type execution struct {
 	s     *Session
 	queue []queuedCall
+	words int   // of all of them
 	at    int   // where its reply begins in the session's output
 	ends  []int // where the reply of each command ends, once it has run
 }
@@ -52,7 +53,7 @@ func (e *execution) onKeys(whole bool) (ok bool) {
 	tx := e.lock(whole)
 	defer func() { // a fault in a command must not keep the keys
 		s.tx = nil
-		tx.Unlock()
+		s.unlock(&tx)
 	}()
 	if !s.stillWatched(&tx) {
 		s.nullArray()
@@ -75,11 +76,9 @@ func (e *execution) lock(whole bool) shard.Tx {
 	if whole {
 		return e.s.srv.store.LockAll(e.s.now)
 	}
-	keys := e.s.watchedKeys()
+	keys := e.s.appendWatched(make([][]byte, 0, len(e.s.watches)+e.words))
 	for _, q := range e.queue {
-		for _, i := range q.cmd.keys(q.args) {
-			keys = append(keys, q.args[i])
-		}
+		keys = q.cmd.appendKeys(keys, q.args)
 	}
 	return e.s.srv.store.Lock(e.s.now, keys...)
 }

@@ -48,7 +48,7 @@ func (s *Session) bucketInfo(key []byte) (info engine.Info, found, failed bool) 
 		s.fail(errWrongType)
 		return info, false, true
 	}
-	info, err := s.inspect(e.Value)
+	info, err := s.inspect(&tx, key, e.Value)
 	if err != nil {
 		s.failWith(err)
 	}

@@ -17,7 +17,7 @@ const (
 
 // bounds are the times a server allows its clients: the constants above, or
 // shorter ones in tests.
-type bounds struct{ write, command, auth, handshake, cut time.Duration }
+type bounds struct{ write, command, auth, handshake, turns, cut time.Duration }
 
 // carrier moves the bytes of one connection: a conn with a goroutine of its
 // own, or a sock of an event loop. Both live by the rules of life.
@@ -136,16 +136,6 @@ func nearest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// passGate waits until a round is durable. If it fails the connection must end
-// unanswered: a reply that promised more than the disk holds is never sent.
-func (srv *Server) passGate(round uint64, client string) bool {
-	err := srv.durability.Wait(round)
-	if err != nil {
-		srv.log.Error("closing a client unanswered: its change could not be made durable", "client", client, "err", err)
-	}
-	return err == nil
 }
 
 // refusal is the error for a peer that is turned away before its first command,

@@ -219,9 +219,9 @@ func rlPeek(s *Session, args [][]byte) {
 			return
 		}
 	}
-	old, wrongType := s.entryFor(&tx, key, &p.lim)
-	if wrongType {
-		s.fail(errWrongType)
+	old, fault := s.entryFor(&tx, key, &p.lim)
+	if fault != "" {
+		s.fail(fault)
 		return
 	}
 	d, err := s.peek(&p.lim, old, now, p.cost)
@@ -260,7 +260,7 @@ func rlRefund(s *Session, args [][]byte) {
 		s.nullArray()
 		return
 	}
-	state, d, err := s.refund(e, tokens, now)
+	state, d, err := s.refund(&tx, key, e, tokens, now)
 	if err != nil {
 		s.failWith(err)
 		return
@@ -273,16 +273,24 @@ func rlRefund(s *Session, args [][]byte) {
 
 // refund goes by the limit in force. One whose algorithm was changed has
 // nothing to take back from the entry: it finds the key as if it were new.
-func (s *Session) refund(e shard.Entry, tokens, now int64) (state []byte, d engine.Decision, err error) {
+func (s *Session) refund(tx *shard.Tx, key []byte, e shard.Entry, tokens, now int64) (state []byte, d engine.Decision, err error) {
 	lim, err := s.inForce(e.Value)
-	switch {
-	case err != nil:
-		return nil, d, err
-	case e.Kind != byte(lim.Algorithm):
-		d, err = engine.Peek(lim, nil, now, 0)
+	if err != nil {
 		return nil, d, err
 	}
-	return engine.RefundUnder(s.buf[:0], lim, e.Value, tokens, now)
+	old := e.Value
+	afresh := e.Kind != byte(lim.Algorithm)
+	if afresh {
+		old = nil
+	}
+	if old, err = tx.Drained(key, &lim, old); err != nil {
+		return nil, d, err
+	}
+	if afresh {
+		d, err = engine.Peek(lim, old, now, 0)
+		return nil, d, err
+	}
+	return engine.RefundUnder(s.buf[:0], lim, old, tokens, now)
 }
 
 // rlPenalize is RL.PENALIZE key LIMIT wait [now].
@@ -315,9 +323,9 @@ func rlPenalize(s *Session, args [][]byte) {
 	now := s.callerNow(caller, given)
 	tx := s.lock(key)
 	defer s.unlock(&tx)
-	old, wrongType := s.entryFor(&tx, key, &lim)
-	if wrongType {
-		s.fail(errWrongType)
+	old, fault := s.entryFor(&tx, key, &lim)
+	if fault != "" {
+		s.fail(fault)
 		return
 	}
 	state, d, err := engine.Penalize(s.buf[:0], lim, old, wait, now)
@@ -351,7 +359,7 @@ func rlGet(s *Session, args [][]byte) {
 		s.null()
 		return
 	}
-	info, err := s.inspect(e.Value)
+	info, err := s.inspect(&tx, args[1], e.Value)
 	if err != nil {
 		s.failWith(err)
 		return

@@ -21,9 +21,10 @@ func (s *Session) lockAll() shard.Tx {
 	return s.srv.store.LockAll(s.now)
 }
 
-// unlock ends lock and lockAll.
+// unlock ends lock and lockAll, and notes what the reply waits for.
 func (s *Session) unlock(tx *shard.Tx) {
 	if s.tx == nil {
+		s.round = max(s.round, tx.Due())
 		tx.Unlock()
 	}
 }

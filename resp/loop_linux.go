@@ -28,7 +28,10 @@ const (
 )
 
 // loops are the server's event loops.
-type loops struct{ all []*loop }
+type loops struct {
+	all   []*loop
+	gates atomic.Pointer[[]*loop] // all, for who does not hold srv.mu
+}
 
 // startLoops starts the event loops once. Where that fails, connections have a
 // goroutine each. srv.mu is held.
@@ -36,6 +39,10 @@ func (srv *Server) startLoops() {
 	if srv.loops.all != nil || srv.closing {
 		return
 	}
+	defer func() {
+		all := srv.loops.all
+		srv.loops.gates.Store(&all)
+	}()
 	count := srv.loopCount
 	if count == 0 {
 		count = max(1, runtime.GOMAXPROCS(0)/coresPerLoop)
@@ -47,6 +54,7 @@ func (srv *Server) startLoops() {
 			return
 		}
 		l := &loop{srv: srv, poll: poll, in: make([]byte, loopRead)}
+		l.gate.again = l.openGate
 		srv.loops.all = append(srv.loops.all, l)
 		srv.done.Add(1)
 		go l.run()
@@ -93,6 +101,7 @@ type loop struct {
 	in  []byte // every socket reads into it
 	out []byte // every session answers into it
 
+	gate    gate      // wait for the disk
 	again   []*sock   // wait for a turn behind the others, the longest waiting first
 	turned  time.Time // when the last turn ended
 	watched []*sock   // have a deadline
@@ -136,6 +145,7 @@ func (l *loop) run() {
 			l.runTasks()
 		}
 		l.takeTurns()
+		l.askAtGate()
 		l.tick()
 	}
 	l.mu.Lock()

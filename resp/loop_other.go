@@ -12,6 +12,9 @@ func (srv *Server) startLoops() {}
 
 func (srv *Server) endLoops() {}
 
+// gatesMayOpen has nobody to wake: who waits does so in Wait.
+func (srv *Server) gatesMayOpen() {}
+
 // carry makes the carrier of a connection.
 func (srv *Server) carry(nc net.Conn) carrier {
 	return srv.newConn(nc)

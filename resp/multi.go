@@ -13,6 +13,7 @@ import (
 // also bounds of how long it holds them up.
 const (
 	maxQueued      = 4096    // commands
+	maxQueuedWords = 16384   // words of all of them: one may name thousands of keys
 	maxQueuedBytes = 1 << 20 // what they keep, arguments and their slices
 )
 
@@ -38,6 +39,7 @@ func multiRows() []*command {
 // transaction is what MULTI began.
 type transaction struct {
 	queue   []queuedCall
+	words   int  // of the commands in the queue
 	bytes   int  // that the queue keeps
 	whole   bool // a command in it concerns all keys
 	writes  bool // a command in it may change keys
@@ -61,7 +63,7 @@ func (s *Session) judge() {
 		return
 	}
 	m.spoiled = true
-	m.queue, m.bytes = nil, 0
+	m.queue, m.words, m.bytes = nil, 0, 0
 	if s.cmd != nil && s.cmd.name == "exec" && s.act == actionNone {
 		reason := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSuffix(string(s.out[s.mark:]), "\r\n"), "-"), "ERR ")
 		s.out = appendError(s.out[:s.mark], "EXECABORT Transaction discarded because of: "+reason)
@@ -86,12 +88,16 @@ func (s *Session) enqueue(c *command, args [][]byte) {
 	case len(m.queue) >= maxQueued:
 		s.fail(fmt.Sprintf("ERR the transaction has %d commands: expected at most that many", maxQueued))
 		return
+	case m.words+len(args) > maxQueuedWords:
+		s.fail(fmt.Sprintf("ERR the transaction has more than %d words: expected fewer or shorter commands", maxQueuedWords))
+		return
 	case m.bytes+size > maxQueuedBytes:
 		s.fail(fmt.Sprintf("ERR the transaction takes more than %d bytes: expected fewer or shorter commands", maxQueuedBytes))
 		return
 	}
 	m.taken = true
 	if !m.spoiled {
+		m.words += len(args)
 		m.bytes += size
 		m.whole = m.whole || c.flags&flagWhole != 0
 		m.writes = m.writes || c.flags&flagWrite != 0

@@ -147,6 +147,18 @@ func TestMultiBounds(t *testing.T) {
 	}
 
 	c.raw("MULTI")
+	many := "DEL " + strings.Repeat("k ", maxQueuedWords/4-1)
+	if got := c.all(many, many, many, many); got != strings.Repeat("+QUEUED\r\n", 4) {
+		t.Errorf("%q", got)
+	}
+	if got := c.raw("PING"); !strings.HasPrefix(got, "-ERR the transaction has more than 16384 words") {
+		t.Errorf("%q", got)
+	}
+	if got := c.raw("EXEC"); got != "-EXECABORT Transaction discarded because of previous errors.\r\n" {
+		t.Errorf("%q", got)
+	}
+
+	c.raw("MULTI")
 	big := strings.Repeat("x", 100<<10)
 	fits := maxQueuedBytes / (100<<10 + 100)
 	for range fits {
@@ -305,8 +317,8 @@ func BenchmarkExec(b *testing.B) {
 	}{
 		{"two keys", "RL.ACQUIRE a 1/1h 1000000000", 2},
 		{"buckets", "RL.ACQUIRE a 1/1h 1000000000", maxQueued},
-		{"full logs", "RL.ACQUIRE log log:4096/1h COST 0", maxQueued},
-		{"deletions", "DEL " + strings.Repeat("k ", 4000), 1 << 20 / (4000 * 26)},
+		{"full logs", "RL.ACQUIRE log log:4096/1h COST 0", maxQueuedWords / 5},
+		{"deletions", "DEL " + strings.Repeat("k ", 4000), maxQueuedWords / 4001},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			c := newTalker(b, newTestServer(wallClock{time.Now()}))

@@ -66,19 +66,31 @@ func (s *Session) inForce(value []byte) (engine.Limit, error) {
 
 // entryFor is the state that a call under lim goes on from, nil for none. A
 // limit whose algorithm was changed finds the keys of its own name as if they
-// were new; any other key of another algorithm is of the wrong type.
-func (s *Session) entryFor(tx *shard.Tx, key []byte, lim *engine.Limit) (old []byte, wrongType bool) {
+// were new; any other key of another algorithm is of the wrong type. fault is an
+// error line.
+func (s *Session) entryFor(tx *shard.Tx, key []byte, lim *engine.Limit) (old []byte, fault string) {
 	e, found := tx.Get(key)
-	if !found || e.Kind == byte(lim.Algorithm) {
-		return e.Value, false
+	switch {
+	case !found || e.Kind == byte(lim.Algorithm):
+		old = e.Value
+	case lim.Name == "" || string(engine.Name(e.Value)) != lim.Name:
+		return nil, errWrongType
 	}
-	afresh := lim.Name != "" && string(engine.Name(e.Value)) == lim.Name
-	return nil, !afresh
+	old, err := tx.Drained(key, lim, old)
+	if err != nil {
+		return nil, "ERR " + err.Error()
+	}
+	return old, ""
 }
 
 // inspect tells what an entry says under the limit in force; under the one it
 // carries if there is no other, or if that one cannot say it.
-func (s *Session) inspect(value []byte) (engine.Info, error) {
+func (s *Session) inspect(tx *shard.Tx, key, value []byte) (engine.Info, error) {
+	if lim, err := s.inForce(value); err == nil {
+		if left, err := tx.Drained(key, &lim, value); err == nil { // else it cannot be said under that limit
+			value = left
+		}
+	}
 	if name := engine.Name(value); name != nil {
 		if lim, ok := s.srv.store.Limits().Resolve(name); ok {
 			if info, err := engine.InspectUnder(lim, value); err == nil {

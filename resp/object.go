@@ -68,7 +68,7 @@ func objectIdleTime(s *Session, args [][]byte) {
 		s.null()
 		return
 	}
-	info, err := s.inspect(e.Value)
+	info, err := engine.Inspect(e.Value)
 	if err != nil {
 		s.failWith(err)
 		return

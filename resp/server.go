@@ -27,6 +27,16 @@ type Durability interface {
 	Urgent() (round uint64)
 	// Wait returns when the round is durable, or with the reason it is not.
 	Wait(round uint64) error
+	// Ready is Wait for who does not wait: it asks for the round, and says whether
+	// Wait would return, and with what.
+	Ready(round uint64) (ready bool, err error)
+	// Durable is the last round that is durable, with all before it.
+	Durable() uint64
+	// Notify has f called whenever Ready may answer otherwise than before. f must
+	// neither wait nor ask the disk anything.
+	Notify(f func())
+	// Trouble is why a change made now could not become durable, or nil.
+	Trouble() error
 	// LastSave is the Unix time, in seconds, up to which the disk was brought.
 	LastSave() int64
 }
@@ -94,6 +104,8 @@ type Server struct {
 	counters   counters
 	slow       slowLog
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
+	gateWarn   atomic.Int64 // ns, when a client closed at the gate was last logged
+	mustLast   bool         // replies to changes wait until they are durable
 	runID      string
 	started    int64 // ns
 
@@ -114,12 +126,14 @@ func New(c Config) *Server {
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
 		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
 		table: newTable(rows()), conns: map[carrier]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
-		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, cut: cutWithin},
+		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin},
 	}
 	srv.counters.cells = make([]cell, srv.table.count+1)
 	srv.accounts = newAccounts(srv.table, c.Settings.Password, c.Users, c.UserStore)
 	srv.Apply(c.Settings)
 	srv.loading.Store(true)
+	srv.mustLast = c.Store.Promise() != shard.Nothing
+	c.Durability.Notify(srv.gatesMayOpen)
 	return srv
 }
 

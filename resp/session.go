@@ -226,6 +226,7 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	case !s.user.rights.Load().everything && !s.permitted(c, args):
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
+	case s.srv.mustLast && s.barred(c):
 	case s.multi != nil && c.flags&flagAtOnce == 0:
 		s.enqueue(c, args)
 	default:

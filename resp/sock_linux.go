@@ -15,7 +15,7 @@ const (
 	reading                  // input
 	queued                   // its next turn: it holds input that was not executed yet, or is unread
 	writing                  // room for its output; it is not read from meanwhile
-	gated                    // its round to be durable, or its time; it is not in the epoll set meanwhile
+	gated                    // its round to be durable, or its time
 	resting                  // the end of a pause; it is not in the epoll set meanwhile
 	gone                     // nothing: it is closed
 )
@@ -32,6 +32,7 @@ type sock struct {
 	place   int       // in loop.watched; -1 = not there
 	heavy   bool      // its last turn was long
 	unread  bool      // it is queued to be read, not to go on with what it holds
+	deaf    bool      // while it is gated: it is not in the epoll set
 	in      inbox     // what came and is not executed yet
 	out     []byte    // what the socket has not taken yet, or what waits at the gate
 	writeBy time.Time // when out must be out
@@ -138,6 +139,8 @@ func (c *sock) ready() {
 		c.read()
 	case writing:
 		c.flush()
+	case gated:
+		c.overhear()
 	}
 }
 
@@ -213,7 +216,7 @@ func (c *sock) execute(in []byte) (taken int) {
 	taken = c.feed(in)
 	switch {
 	case len(c.s.out) == 0 && c.s.delay == 0:
-	case c.s.round != 0 || c.s.delay > 0:
+	case c.s.round > c.srv.durability.Durable() || c.s.delay > 0:
 		c.park()
 	case c.send(c.s.out):
 		c.s.Written()
@@ -265,41 +268,6 @@ func (c *sock) sent() {
 	c.out = nil
 	c.s.Written()
 	c.turn(c.in.buf)
-}
-
-// park keeps the output until it may go out and its round is durable. The loop
-// must not wait for the disk, so a goroutine does.
-func (c *sock) park() {
-	c.out, c.state = slices.Clone(c.s.out), gated
-	if !c.expect(syscall.EPOLL_CTL_DEL, 0) { // a peer that hangs up would be reported without end
-		return
-	}
-	round, client, delay := c.s.round, c.s.addr, c.s.delay
-	c.srv.done.Add(1)
-	wait := func() {
-		defer c.srv.done.Done()
-		durable := round == 0 || c.srv.passGate(round, client)
-		c.loop.post(func() { c.unpark(durable) })
-	}
-	if delay > 0 {
-		time.AfterFunc(delay, wait)
-	} else {
-		go wait()
-	}
-}
-
-// unpark sends what waited at the gate, or ends the connection unanswered.
-func (c *sock) unpark(durable bool) {
-	switch {
-	case c.state != gated: // cut meanwhile
-	case !durable:
-		c.close()
-	case c.expect(syscall.EPOLL_CTL_ADD, syscall.EPOLLIN):
-		c.state = reading
-		if c.send(c.out) {
-			c.sent()
-		}
-	}
 }
 
 // deadline is when the connection ends unless something happens; zero = never.

@@ -40,6 +40,7 @@ type counters struct {
 	timeouts       atomic.Uint64
 	clamped        atomic.Uint64
 	keysRefused    atomic.Uint64
+	closedAtGate   atomic.Uint64
 	bytesIn        atomic.Uint64
 	bytesOut       atomic.Uint64
 }
@@ -144,6 +145,7 @@ type Stats struct {
 	Denied         uint64    `metric:"denied_total" type:"counter" help:"Decisions that denied." info:"Limiter:rl_denied"`
 	Clamped        uint64    `metric:"caller_clock_clamped_total" type:"counter" help:"Times a caller's now was further than max-clock-skew from the server's clock and was clamped." info:"Limiter:rl_clock_clamped"`
 	KeysRefused    uint64    `metric:"keys_refused_total" type:"counter" help:"Calls refused because they would have stored a new key at maxmemory." info:"Limiter:rl_refused_keys"`
+	ClosedAtGate   uint64    `metric:"closed_unanswered_total" type:"counter" help:"Connections closed without an answer because what it promised could not be made durable." info:"Stats:rl_closed_unanswered"`
 	Taken          uint64    `metric:"feedback_ok_total" type:"counter" help:"Reports to adaptive limits that the upstream took a call." info:"Limiter:rl_feedback_ok"`
 	Throttled      uint64    `metric:"feedback_throttled_total" type:"counter" help:"Reports to adaptive limits that the upstream throttled a call." info:"Limiter:rl_feedback_throttled"`
 	Decisions      []Count   `metric:"decisions_total" type:"counter" help:"Acquires by command and result."`
@@ -172,7 +174,7 @@ func (srv *Server) Stats() Stats {
 		Accepted: t.accepted.Load(), Refused: t.refused.Load(), Evicted: t.evicted.Load(), ClientMemory: srv.budget.used.Load(), AcceptErrors: t.acceptErrors.Load(),
 		ProtocolErrors: t.protocolErrors.Load(), HTTPRequests: t.httpRequests.Load(), TLSFailures: t.tlsFailures.Load(),
 		AuthFailures: t.authFailures.Load(), DeniedCommands: t.deniedCommands.Load(), DeniedKeys: t.deniedKeys.Load(), Panics: t.panics.Load(), Timeouts: t.timeouts.Load(),
-		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
+		Clamped: t.clamped.Load(), KeysRefused: t.keysRefused.Load(), ClosedAtGate: t.closedAtGate.Load(), BytesIn: t.bytesIn.Load(), BytesOut: t.bytesOut.Load(),
 	}
 	for i := range t.cells {
 		st.Commands += t.cells[i].calls.Load()
@@ -212,7 +214,7 @@ func (srv *Server) resetStats() {
 		t.hist[i].Store(0)
 	}
 	for _, n := range []*atomic.Uint64{&t.histNs, &t.accepted, &t.refused, &t.evicted, &t.acceptErrors, &t.protocolErrors, &t.httpRequests, &t.tlsFailures,
-		&t.authFailures, &t.deniedCommands, &t.deniedKeys, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.bytesIn, &t.bytesOut} {
+		&t.authFailures, &t.deniedCommands, &t.deniedKeys, &t.panics, &t.timeouts, &t.clamped, &t.keysRefused, &t.closedAtGate, &t.bytesIn, &t.bytesOut} {
 		n.Store(0)
 	}
 }

@@ -7,9 +7,9 @@ import "github.com/rlserver/rlserver/engine"
 func (s *Session) take(key []byte, lim *engine.Limit, now int64, op engine.Op) (d engine.Decision, ok bool) {
 	tx := s.lock(key)
 	defer s.unlock(&tx)
-	old, wrongType := s.entryFor(&tx, key, lim)
-	if wrongType {
-		s.fail(errWrongType)
+	old, fault := s.entryFor(&tx, key, lim)
+	if fault != "" {
+		s.fail(fault)
 		return d, false
 	}
 	state, d, err := s.acquire(s.buf[:0], lim, old, now, op)

@@ -46,6 +46,8 @@ func (l *loop) takeTurns() {
 		switch {
 		case c.state != queued: // it was closed
 			continue
+		case c.s.turn != nil && c.abandons(presenceOf(c.fd), c.until, l.turned):
+			c.close()
 		case c.unread:
 			c.unread, c.state = false, reading
 			c.read()

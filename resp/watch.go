@@ -65,7 +65,8 @@ func unwatch(s *Session, args [][]byte) {
 	s.ok()
 }
 
-func (s *Session) watchedKeys() (keys [][]byte) {
+// appendWatched adds the keys that the client watches to a list.
+func (s *Session) appendWatched(keys [][]byte) [][]byte {
 	for i := range s.watches {
 		keys = append(keys, []byte(s.watches[i].Key()))
 	}
@@ -90,7 +91,7 @@ func (s *Session) endWatches() {
 	if len(s.watches) == 0 {
 		return
 	}
-	tx := s.lock(s.watchedKeys()...)
+	tx := s.lock(s.appendWatched(nil)...)
 	defer s.unlock(&tx)
 	s.stillWatched(&tx)
 }

@@ -114,9 +114,14 @@ func (l *Limits) Feedback(name []byte, ok bool, wait, now int64) (rate Rate, due
 	}
 	r.state, r.spare = state, r.state
 	r.told = [maxFeeds]bool{}
+	before := r.rate.Load()
 	r.putRate(lim, until)
 	l.reports.Add(1)
-	return *r.rate.Load(), l.due(), nil
+	after := r.rate.Load()
+	if l.store.promise != Ahead || !ok || after != before {
+		due = l.due()
+	} // one good report the fewer lets no more pass
+	return *after, due, nil
 }
 
 // PausedUntil is the Unix ms before which no call under a limit's name may pass,

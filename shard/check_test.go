@@ -50,7 +50,7 @@ func checkTable(t *testing.T, s *Store, sh *shard) {
 				if at := tab.find(h, rec.key()); !at.hit() || at.ref != seg.buckets[b].refs[i] {
 					t.Errorf("key %q is not found where it lies", rec.key())
 				}
-				if rec.flags()&^flagDirty != 0 {
+				if rec.flags()&^(flagDirty|flagHeld) != 0 {
 					t.Errorf("key %q has flags %#x in the index", rec.key(), rec.flags())
 				}
 				if rec.deadline() < seg.due {

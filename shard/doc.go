@@ -35,12 +35,12 @@
 //
 // The arena holds the records:
 //
-//	0      flags: four dirty bits (feed, round parity), gone, tombstone, free
+//	0      flags: four dirty bits (feed, round parity), gone, tombstone, held, free
 //	1      kind
 //	2..7   deadline, ms, little endian
 //	8..9   length of the key
-//	10..11 length of the value
-//	12..   key, value
+//	10..11 length of the value, and of what is behind it
+//	12..   key, value; under the promise Ahead what is held for the disk, see held.go
 //
 // A record lies in a slot of its size class (steps of 4 bytes to 128, then of an
 // eighth) in a chunk of at most 64 KiB; a ref is chunk number and place. Free

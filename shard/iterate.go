@@ -5,7 +5,8 @@ package shard
 // once, in some state that it had meanwhile; one that comes or goes may be
 // told or not. Entries past their deadline and not yet swept are told too. fn
 // runs without any lock; what it gets is valid until it returns. Named limits
-// are not entries: Limits.Changes has them.
+// are not entries: Limits.Changes has them. Under the promise Ahead it tells what
+// the first feed does.
 func (s *Store) Each(fn func([]Change) bool) {
 	w := s.Walk()
 	for more := true; more; {
@@ -56,7 +57,7 @@ func (sh *shard) collect(out []Change, buf []byte, pos uint64) ([]Change, []byte
 		bk := &seg.buckets[b]
 		for i := range bucketSlots {
 			if bk.tags[i] != 0 {
-				out, buf = t.arena.at(bk.refs[i]).appendChange(out, buf)
+				out, buf = t.arena.at(bk.refs[i]).appendChange(out, buf, 0)
 			}
 		}
 	}

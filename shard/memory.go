@@ -78,7 +78,7 @@ func (t *Tx) Room(key []byte, n int) bool {
 	if t.at.hit() {
 		return true
 	}
-	return used-s.free.Load() < most && t.shard.table.arena.hasSlot(headerBytes+len(key)+n)
+	return used-s.free.Load() < most && t.shard.table.arena.hasSlot(headerBytes+len(key)+n+s.heldRoom(n))
 }
 
 // account brings the store's count in step with what the shard takes. Who makes
@@ -92,7 +92,7 @@ func (sh *shard) account() {
 
 // bytes is the memory of the shard.
 func (sh *shard) bytes() int {
-	n := sh.table.bytes()
+	n := sh.table.bytes() + len(sh.spared)*sparedBytes
 	var kept *arena // by a Clear, for feeds that have not drained it
 	for f := range sh.feeds {
 		for p := range sh.feeds[f] {

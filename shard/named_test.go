@@ -349,7 +349,7 @@ func TestNamedLimitJudges(t *testing.T) {
 			if err := again.Limits().Load(s.Limits().Changes()); err != nil {
 				t.Fatal(err)
 			}
-			if kept, err := again.Load(later, later, stored); kept != c.kept || err != nil {
+			if kept, err := load(again, later, later, stored); kept != c.kept || err != nil {
 				t.Errorf("the load keeps it: %v, %v, want %v", kept, err, c.kept)
 			}
 		})

@@ -14,12 +14,18 @@ const (
 	Ahead
 )
 
+// Promise is that of the store's Config.
+func (s *Store) Promise() Promise { return s.promise }
+
 // Due is the round of the first feed that must be durable before the reply to
 // what this Tx did leaves, 0 if there is nothing to wait for. It is to be asked
 // before Unlock.
 func (t *Tx) Due() uint64 {
-	if t.store.promise == Nothing || !t.changed {
+	switch {
+	case t.store.promise == Nothing || !t.changed:
 		return 0
+	case t.store.promise == Ahead:
+		return t.due
 	}
 	return t.Round()
 }

@@ -25,8 +25,8 @@ const (
 //	1      kind
 //	2..7   deadline, ms, little endian
 //	8..9   length of the key
-//	10..11 length of the value
-//	12..   key, value
+//	10..11 length of the value, and of what is behind it
+//	12..   key, value; what is held for the first feed, see held.go
 type record []byte
 
 const headerBytes = 12
@@ -45,8 +45,13 @@ func (r record) flags() byte     { return r[0] }
 func (r record) kind() byte      { return r[1] }
 func (r record) deadline() int64 { return int64(binary.LittleEndian.Uint64(r) >> 16) }
 func (r record) keyLen() int     { return int(binary.LittleEndian.Uint16(r[8:])) }
-func (r record) valueLen() int   { return int(binary.LittleEndian.Uint16(r[10:])) }
-func (r record) size() int       { return headerBytes + r.keyLen() + r.valueLen() }
+func (r record) payload() int    { return int(binary.LittleEndian.Uint16(r[10:])) } // value and what is behind it
+func (r record) size() int       { return headerBytes + r.keyLen() + r.payload() }
+
+func (r record) valueLen() int {
+	n := r.payload()
+	return n - r.behind(n)
+}
 
 func (r record) key() []byte {
 	n := headerBytes + r.keyLen()
@@ -64,8 +69,8 @@ func (r record) setHead(kind byte, deadline int64) {
 	binary.LittleEndian.PutUint64(r, uint64(r[0])|uint64(kind)<<8|uint64(deadline)<<16)
 }
 
-// setValue overwrites the value. The slot must have room for it; value may be
-// the record's own.
+// setValue overwrites the value of a record with nothing behind it. The slot must
+// have room for it; value may be the record's own.
 func (r record) setValue(value []byte) {
 	binary.LittleEndian.PutUint16(r[10:], uint16(len(value)))
 	copy(r[headerBytes+r.keyLen():], value)
@@ -80,14 +85,19 @@ func (r record) write(key []byte, kind byte, value []byte, deadline int64) {
 	r.setValue(value)
 }
 
-// appendChange appends the record as a change whose bytes are copied to buf.
-func (r record) appendChange(out []Change, buf []byte) ([]Change, []byte) {
+// appendChange appends the record as a change whose bytes are copied to buf, as a
+// feed tells it.
+func (r record) appendChange(out []Change, buf []byte, feed int) ([]Change, []byte) {
 	c := Change{Kind: r.kind(), Deadline: r.deadline()}
 	from := len(buf)
 	buf = append(buf, r.key()...)
 	mid := len(buf)
 	if r.flags()&flagTomb == 0 {
-		buf = append(buf, r.value()...)
+		if feed == 0 {
+			buf = append(buf, r.told()...)
+		} else {
+			buf = append(buf, r.value()...)
+		}
 		c.Value = buf[mid:len(buf):len(buf)]
 	} else {
 		c.Kind, c.Deadline = 0, 0

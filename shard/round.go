@@ -57,7 +57,7 @@ func (r *Round) drainSaved(most int) {
 	f := r.feed
 	for len(r.saved) > 0 && len(f.out) < most && len(f.buf) < drainBytes {
 		rec := record(r.saved)
-		f.out, f.buf = rec.appendChange(f.out, f.buf)
+		f.out, f.buf = rec.appendChange(f.out, f.buf, f.n)
 		r.saved = r.saved[rec.size():]
 	}
 }
@@ -90,7 +90,7 @@ func (r *Round) drainRefs(n int) (done bool) {
 		}
 		rec[0] = fl &^ bit
 		if fl&flagGone == 0 || fl&flagTomb != 0 {
-			f.out, f.buf = rec.appendChange(f.out, f.buf)
+			f.out, f.buf = rec.appendChange(f.out, f.buf, f.n)
 		}
 		if fl&flagGone != 0 && rec[0]&flagDirty == 0 {
 			a.free(ref)

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/rlserver/rlserver/engine"
 )
 
 // Config says how a Store is built. The zero value is usable.
@@ -22,6 +24,9 @@ type Config struct {
 	KeepExpired bool
 	// Promise is what replies wait for.
 	Promise Promise
+	// Block is, under the promise Ahead, how far ahead of an entry its state on
+	// disk is. The zero value is not at all, so that every change waits.
+	Block engine.Block
 }
 
 const (
@@ -40,6 +45,8 @@ type Store struct {
 	grace       int64
 	keepExpired bool
 	promise     Promise
+	block       engine.Block
+	drained     int64 // Unix ms, 0 = not: see drain.go; written with all locks held, read under any
 
 	feeds  [maxFeeds]*Feed // set with all locks held, read under any
 	clears atomic.Uint64   // calls of Clear
@@ -65,7 +72,9 @@ type shard struct {
 	counted int                 // bytes of the shard that are in Store.used
 	tx      txState             // of the Tx over one key that holds the lock
 	feeds   [maxFeeds][2]changeSet
-	_       [64]byte // keeps the locks of two shards on different cache lines
+	held    []byte              // room for a state to be held
+	spared  map[uint64]struct{} // hashes of keys that do not count as emptied; nil if there are none
+	_       [64]byte            // keeps the locks of two shards on different cache lines
 }
 
 // New makes an empty store. A Config out of range panics.
@@ -88,6 +97,7 @@ func New(c Config) *Store {
 		grace:       c.Grace,
 		keepExpired: c.KeepExpired,
 		promise:     c.Promise,
+		block:       c.Block,
 	}
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -139,5 +149,15 @@ func (s *Store) deadline(clock, resetAfter int64) int64 {
 // absent says whether an entry counts as absent at clock: past its deadline
 // and idle.
 func (s *Store) absent(rec record, clock int64) bool {
-	return rec.deadline() <= clock && !s.keepExpired && s.limits.resetAfter(rec.value(), clock) == 0
+	return rec.deadline() <= clock && !s.keepExpired && s.resetAfter(rec.value(), clock) == 0
+}
+
+// resetAfter is the time in ms from clock after which an entry says no more than
+// an absent one would.
+func (s *Store) resetAfter(value []byte, clock int64) int64 {
+	reset := s.limits.resetAfter(value, clock)
+	if s.drained != 0 && !engine.Untouched(value, s.drained) {
+		reset = max(reset, s.absentReset(value, clock))
+	}
+	return reset
 }

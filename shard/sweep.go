@@ -101,7 +101,7 @@ func (s *Store) sweepSegment(sh *shard, seg *segment, clock int64) (dropped int)
 				bk.refs[i] = t.arena.evacuate(at.ref)
 				continue
 			}
-			reset := s.limits.resetAfter(rec.value(), clock)
+			reset := s.resetAfter(rec.value(), clock)
 			if reset == 0 {
 				sh.remove(&w, t.hash(rec.key()), at)
 				sh.expired++

@@ -97,6 +97,17 @@ func (t *table) hash(key []byte) uint64 { return maphash.Bytes(t.seed, key) }
 
 func (t *table) segmentOf(h uint64) *segment { return t.dir[h>>(64-t.depth)] }
 
+// touch reads what find and insert are going to read first, so that the memory
+// for several keys is fetched at the same time. The byte means nothing.
+func (t *table) touch(h uint64) byte {
+	if t.dir == nil {
+		return 0
+	}
+	seg := t.segmentOf(h)
+	b := homeOf(h)
+	return seg.buckets[b].tags[0] ^ seg.buckets[(b+1)%segmentBuckets].tags[0] ^ byte(seg.count)
+}
+
 // find looks a key up.
 func (t *table) find(h uint64, key []byte) spot {
 	if t.dir == nil {
@@ -149,6 +160,23 @@ func (t *table) insert(h uint64, r ref, deadline int64) spot {
 	}
 	t.keys++
 	return seg.add(h, r, deadline)
+}
+
+// expect makes the segments for about n keys, in a table that has none yet: as
+// many as fill to less than splitAt on average. Those above it split still, as
+// they would have in a table that grew, so the index is not much larger.
+func (t *table) expect(n int) {
+	if t.dir != nil || n <= 0 {
+		return
+	}
+	for t.depth < maxDepth && n>>t.depth >= splitAt {
+		t.depth++
+	}
+	t.dir = make([]*segment, 1<<t.depth)
+	for i := range t.dir {
+		t.dir[i] = &segment{due: math.MaxInt64, depth: t.depth}
+	}
+	t.segments, t.byDepth[t.depth] = len(t.dir), int32(len(t.dir))
 }
 
 // add puts a key into a segment that has room.

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -25,6 +26,7 @@ type txState struct {
 	clock   int64
 	w       writer
 	changed bool
+	due     uint64 // under the promise Ahead: the round that what was put is in, or is covered by
 
 	// What is known of the key last used, so that a Put after a Get neither
 	// hashes nor looks up again. at is what the index says if looked is set.
@@ -52,19 +54,27 @@ func (s *Store) Lock(clock int64, keys ...[]byte) Tx {
 	sh := &s.shards[h&s.mask]
 	sh.mu.Lock()
 	st := &sh.tx
-	st.clock, st.hash, st.looked, st.changed = clock, h, false, false
+	st.clock, st.hash, st.looked, st.changed, st.due = clock, h, false, false, 0
 	st.w.read(s)
 	return Tx{st, keys[0]}
 }
 
 func (s *Store) lockMany(clock int64, keys [][]byte) Tx {
-	many := make([]uint32, 0, len(keys))
+	var in [MaxShards / 64]uint64 // a bit for each shard that has a key
+	n := 0                        // of these
 	for _, key := range keys {
-		many = append(many, uint32(maphash.Bytes(s.seed, key)&s.mask))
+		i := maphash.Bytes(s.seed, key) & s.mask
+		n += int(^in[i>>6] >> (i & 63) & 1)
+		in[i>>6] |= 1 << (i & 63)
 	}
 	// All who lock several shards do it in ascending order.
-	slices.Sort(many)
-	return s.lockNumbers(clock, slices.Compact(many))
+	many := make([]uint32, 0, n)
+	for w, left := range in[:(len(s.shards)+63)/64] {
+		for ; left != 0; left &= left - 1 {
+			many = append(many, uint32(w*64+bits.TrailingZeros64(left)))
+		}
+	}
+	return s.lockNumbers(clock, many)
 }
 
 // lockNumbers locks the shards of these numbers, which ascend.
@@ -125,7 +135,9 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	t.seek(key)
 	deadline := t.store.deadline(t.clock, resetAfter)
 	sh := t.shard
-	if t.at.hit() {
+	if t.store.promise == Ahead && t.w.open != 0 {
+		t.putAhead(key, kind, value, deadline)
+	} else if t.at.hit() {
 		sh.overwrite(&t.w, &t.at, kind, value, deadline)
 	} else {
 		t.at = sh.insert(&t.w, t.hash, key, kind, value, deadline)
@@ -138,10 +150,14 @@ func (t *Tx) Put(key []byte, kind byte, value []byte, resetAfter int64) {
 	}
 }
 
-// Delete forgets a key and says whether it was there. One that Get would
-// report absent is left to the sweep.
+// Delete forgets a key and says whether it was there; it does not count as emptied
+// any more. One that Get would report absent is left to the sweep.
 func (t *Tx) Delete(key []byte) bool {
-	if _, ok := t.Get(key); !ok {
+	_, ok := t.Get(key)
+	if t.store.drained != 0 {
+		t.spare()
+	}
+	if !ok {
 		return false
 	}
 	t.shard.remove(&t.w, t.hash, t.at)

@@ -3,6 +3,9 @@ package shard
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -235,5 +238,37 @@ func TestNoAllocation(t *testing.T) {
 		tx.Unlock()
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A Tx over many keys locks each of their shards once, in ascending order,
+// whatever their number.
+func TestLockManyKeys(t *testing.T) {
+	for _, shards := range []int{1, 2, 64, 128, MaxShards} {
+		s := New(Config{Shards: shards})
+		for _, n := range []int{0, 2, 3, 100, 5 * MaxShards} {
+			var keys [][]byte
+			of := map[uint32]bool{}
+			for i := range n {
+				key := []byte(fmt.Sprint("key:", i/2*2)) // each twice
+				keys = append(keys, key)
+				of[uint32(maphash.Bytes(s.seed, key)&s.mask)] = true
+			}
+			want := slices.Sorted(maps.Keys(of))
+			tx := s.Lock(0, keys...)
+			if !slices.Equal(tx.many, want) {
+				t.Errorf("%d keys on %d shards lock %d, want %d", n, shards, tx.many, want)
+			}
+			for _, key := range keys {
+				tx.Put(key, 1, nil, 1000)
+			}
+			tx.Unlock()
+			if got := s.Len(); got != n/2+n%2 && n > 0 {
+				t.Errorf("%d keys on %d shards: %d are there", n, shards, got)
+			}
+			tx = s.LockAll(0)
+			tx.Clear()
+			tx.Unlock()
+		}
 	}
 }

@@ -57,6 +57,7 @@ func (t *Tx) Clear() (dropped int) {
 			f.cleared[t.w.rounds[n]&1] = true
 		}
 	}
+	s.drain(0)
 	s.limits.forget()
 	s.clears.Add(1)
 	t.looked, t.changed = false, true
@@ -69,7 +70,9 @@ func (t *Tx) Clear() (dropped int) {
 func (t *Tx) SetLimit(n NamedLimit) error {
 	t.whole()
 	_, err := t.store.limits.setNamed(t, n)
-	t.changed = t.changed || err == nil
+	if err == nil {
+		t.changed, t.due = true, t.Round()
+	}
 	return err
 }
 
@@ -77,7 +80,9 @@ func (t *Tx) SetLimit(n NamedLimit) error {
 func (t *Tx) DeleteLimit(name []byte) (found bool, err error) {
 	t.whole()
 	_, found, err = t.store.limits.delete(t, name)
-	t.changed = t.changed || found && err == nil
+	if found && err == nil {
+		t.changed, t.due = true, t.Round()
+	}
 	return found, err
 }
 

@@ -44,8 +44,9 @@ type node struct {
 }
 
 // startNode brings a node up: the directory is locked, clients are answered
-// with -LOADING while the data comes in, then served.
-func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error) {
+// with -LOADING while the data comes in, then served. disk changes, for tests,
+// how the directory is opened.
+func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(*persist.Options)) (*node, error) {
 	if err := fitFiles(config, openFiles(), log); err != nil {
 		return nil, err
 	}
@@ -75,10 +76,13 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger) (*node, error
 	if n.certs != nil {
 		n.certs.log(log)
 	}
-	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted})
+	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted, Promise: durability.Promise()})
 	feed := n.store.NewFeed()
-	n.db, err = persist.Open(persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log})
-	if err != nil {
+	opened := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log}
+	for _, change := range disk {
+		change(&opened)
+	}
+	if n.db, err = persist.Open(opened); err != nil {
 		return nil, err
 	}
 	if n.doors, err = openDoors(v, n.certs); err != nil {

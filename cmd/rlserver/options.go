@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlserver/rlserver/shard"
 )
 
 // Values are the server's options, one field each, as the rest of the program reads them. The table below fills them;
@@ -22,7 +24,7 @@ type Values struct {
 	UnixSocket       string // path; empty: none
 	UnixSocketPerm   int    // its mode; 0: what the umask leaves
 	Dir              string
-	Durability       string // interval or shutdown
+	Durability       string // interval, always, reserve or shutdown
 	SnapshotInterval time.Duration
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
@@ -60,7 +62,6 @@ type option struct {
 const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
-	maxShards      = 1 << 12
 	maxSlowMicros  = 3_600_000_000 // an hour
 	maxSlowEntries = 10_000        // of at most 5 KiB each
 	minBulkBytes   = 2 << 10       // room for the longest key and then some
@@ -91,8 +92,8 @@ var options = []option{
 		kind: octal(0o777, func(v *Values) *int { return &v.UnixSocketPerm })},
 	{name: "dir", def: "./rlserver-data", help: "directory of the data, made if missing",
 		kind: path(func(v *Values) *string { return &v.Dir })},
-	{name: "durability", def: "interval", help: "write each snapshot-interval, or at SAVE and shutdown only",
-		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "shutdown")},
+	{name: "durability", def: "interval", help: "when changes are synced to disk",
+		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "always", "reserve", "shutdown")},
 	{name: "snapshot-interval", def: "1s", help: "time between syncs to disk; a crash may lose that and a flush",
 		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
 	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
@@ -120,7 +121,7 @@ var options = []option{
 	{name: "maxmemory", def: "0", help: "most memory of keys and buffers; then new keys are refused; 0: any", live: true,
 		kind: size(0, maxMemoryBytes, func(v *Values) *int64 { return &v.MaxMemory })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
-		kind: powerOfTwo(maxShards, func(v *Values) *int { return &v.Shards })},
+		kind: powerOfTwo(shard.MaxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",
 		kind: hostPort(func(v *Values) *string { return &v.HTTPAddr })},
 	{name: "slowlog-log-slower-than", def: "10000", help: "µs from which SLOWLOG keeps a command; 0: all; -1: none", live: true,
@@ -131,7 +132,7 @@ var options = []option{
 		kind: enum(func(v *Values) *string { return &v.LogLevel }, levelNames()...)},
 	{name: "log-format", def: "text", help: "one line for people, or JSON",
 		kind: enum(func(v *Values) *string { return &v.LogFormat }, "text", "json")},
-	{name: "shutdown-timeout", def: "10", help: "seconds that clients get to finish at shutdown", live: true,
+	{name: "shutdown-timeout", def: "3", help: "seconds that clients get to finish at shutdown", live: true,
 		kind: seconds(3600, func(v *Values) *time.Duration { return &v.ShutdownTimeout })},
 }
 

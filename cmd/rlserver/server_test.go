@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rlserver/rlserver/persist"
 )
 
 // fakeClock is a server's clock that stands still until it is moved.
@@ -27,6 +29,7 @@ type testServer struct {
 	node  *node
 	addr  string
 	args  []string
+	disk  []func(*persist.Options) // see startNode
 	log   *logText
 }
 
@@ -68,7 +71,7 @@ func (s *testServer) up() {
 		s.t.Fatal(err)
 	}
 	log := newLogger(s.log, "text", new(slog.LevelVar))
-	if s.node, err = startNode(inv.config, s.clock, log); err != nil {
+	if s.node, err = startNode(inv.config, s.clock, log, s.disk...); err != nil {
 		s.t.Fatal(err)
 	}
 	s.addr = s.node.addrs[0]

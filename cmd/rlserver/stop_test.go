@@ -191,7 +191,7 @@ func acquireForever(c *testConn, depth int, admitted *atomic.Int64) {
 // one that does not read and one that keeps sending do not keep the server.
 func TestStopIsNotHeldUp(t *testing.T) {
 	t.Parallel()
-	p := start(t, t.TempDir(), "--shutdown-timeout", "2")
+	p := start(t, t.TempDir())
 	dial(t, p.addr).do("PING")
 	io.WriteString(dial(t, p.addr).nc, "*3\r\n$10\r\nRL.ACQ")
 	deaf := dial(t, p.addr)
@@ -212,6 +212,34 @@ func TestStopIsNotHeldUp(t *testing.T) {
 		}
 	}()
 	go io.Copy(io.Discard, bufio.NewReader(chatty.nc))
+	begun := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK || time.Since(begun) > stopWithin {
+		t.Errorf("exit code %d after %v:\n%s", code, time.Since(begun), p.out.String())
+	}
+}
+
+// TestStopDropsLongCommands: commands that go through many long keys with a
+// pattern that takes long do not keep the server, whatever shutdown-timeout is.
+func TestStopDropsLongCommands(t *testing.T) {
+	t.Parallel()
+	const keys, clients = 3000, 8
+	p := start(t, t.TempDir(), "--shutdown-timeout", "60")
+	var calls []string
+	for i := range keys {
+		calls = append(calls, frame("RL.ACQUIRE", strings.Repeat("a", 1000)+fmt.Sprint(i), "1/1h:5"))
+	}
+	c := dial(t, p.addr)
+	go io.WriteString(c.nc, strings.Join(calls, ""))
+	for range keys {
+		if got, err := readReply(c.r); err != nil || len(got.items) != 5 {
+			t.Fatalf("%q, %v", got.lines(), err)
+		}
+	}
+	for range clients {
+		c := dial(t, p.addr)
+		io.WriteString(c.nc, strings.Repeat(frame("KEYS", "*"+strings.Repeat("a", 500)+"b"), 20)+frame("PING"))
+	}
 	begun := time.Now()
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitOK || time.Since(begun) > stopWithin {

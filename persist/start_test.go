@@ -1,0 +1,106 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// TestFaultWhileStarting: whichever operation fails while a server comes up, it comes up with all that there was, or it says what to do
+// and leaves everything as it is. A disk that cannot be written is not called damaged data: nobody shall throw that away.
+func TestFaultWhileStarting(t *testing.T) {
+	clean, crashed, want := images(t)
+	for _, c := range []struct {
+		what  string
+		image map[string][]byte
+		want  state
+	}{{"after a clean stop", clean, want}, {"after a crash", crashed, want}, {"the first time", nil, state{}}} {
+		for _, fault := range []error{errEIO, errENOSPC} {
+			refused, ops := 0, 0
+			for fired := true; fired; ops += 1 {
+				var said error
+				fired, said = startsWith(t, fmt.Sprintf("%s, operation %d: %v", c.what, ops, fault), c.image, c.want, fault, int64(ops+1))
+				if said != nil {
+					refused++
+				}
+			}
+			t.Logf("%s, %v: %d operations, %d times refused", c.what, fault, ops, refused)
+			if refused == 0 {
+				t.Error("no start was refused")
+			}
+		}
+	}
+}
+
+// startsWith starts on a copy of an image while operation number at fails, once. No space left is an error of writes only.
+func startsWith(t *testing.T, what string, image map[string][]byte, want state, fault error, at int64) (fired bool, refused error) {
+	t.Helper()
+	mem := written(t, image)
+	var n atomic.Int64
+	wrote := false
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		write := op.Kind.ReadOrWrite() == errorfs.OpIsWrite
+		if fault == errENOSPC && !write || n.Add(1) != at {
+			return nil
+		}
+		what += fmt.Sprintf(" at kind %d of %s", op.Kind, op.Path)
+		wrote = write
+		return fault
+	}))
+	w, err := opened(t, Options{FS: fs, Mode: Shutdown})
+	if err == nil {
+		wantState(t, w.state(), want)
+		if w.info.Fresh && image != nil {
+			t.Fatalf("%s: started as if there had been nothing", what)
+		}
+		if err := w.db.Close(); err != nil && !errors.Is(err, fault) {
+			t.Fatalf("%s: close: %v", what, err)
+		}
+	} else {
+		wantAdvice(t, what, err, wrote)
+	}
+	got, _, again := stateOn(t, mem)
+	if again != nil {
+		t.Fatalf("%s: the next start: %v", what, again)
+	}
+	wantState(t, got, want)
+	return n.Load() >= at, err
+}
+
+// wantAdvice wants an error to be a sentence for who starts the server.
+func wantAdvice(t *testing.T, what string, err error, wrote bool) {
+	t.Helper()
+	text := err.Error()
+	if !strings.Contains(text, dir) || !errors.Is(err, errEIO) && !errors.Is(err, errENOSPC) {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if wrote && (strings.Contains(text, "backup") || strings.Contains(text, "move it away") || !strings.Contains(text, "start again")) {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if errors.Is(err, errENOSPC) && !strings.Contains(text, "make room") {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// TestStartOnAFullDisk: the start is refused and the text says that room is wanted; with room everything is there.
+func TestStartOnAFullDisk(t *testing.T) {
+	_, crashed, want := images(t)
+	mem := written(t, crashed)
+	full := whenOn(func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate }, errENOSPC)
+	full.On()
+	_, _, err := stateOn(t, errorfs.Wrap(mem, full))
+	if err == nil {
+		t.Fatal("started")
+	}
+	wantAdvice(t, "a full disk", err, true)
+	full.Off()
+	got, _, err := stateOn(t, errorfs.Wrap(mem, full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, got, want)
+}
