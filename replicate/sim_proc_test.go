@@ -88,10 +88,14 @@ func (h *host) start() {
 	if err := p.store.Limits().Load(limits); err != nil {
 		panic(err)
 	}
+	load := p.store.Loader(clock, clock+1000)
 	for _, c := range entries {
-		if _, err := p.store.Load(clock, clock+1000, c); err != nil {
+		if err := load.Add(c); err != nil {
 			panic(err)
 		}
+	}
+	if err := load.Flush(); err != nil {
+		panic(err)
 	}
 	p.contentAt = h.diskAt
 	state := State{}
@@ -306,7 +310,7 @@ func (p *proc) do(e Effect) {
 		if head := (frameOf{p.node.replid, p.node.log.head()}); w.ledger.cutAt[head] == 0 {
 			w.ledger.cutAt[head] = w.now
 		}
-		p.walks[e.Link] = &simWalk{walk: p.store.Walk(), limits: p.store.Limits().Changes()}
+		p.walks[e.Link] = &simWalk{walk: p.ship.Walk(), limits: p.store.Limits().Changes()}
 	case ReadChunk:
 		p.readChunk(e)
 	case Feed:

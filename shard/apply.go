@@ -69,6 +69,8 @@ func (t *Tx) apply(c *Change) {
 	case c.Kind == 0:
 		sh.remove(&t.w, t.hash, t.at)
 		t.at = spot{}
+	case t.at.hit() && t.store.promise == Ahead:
+		sh.overwriteHeld(&t.w, &t.at, c.Kind, c.Value, &holding{told: true}, c.Deadline) // nothing is held
 	case t.at.hit():
 		sh.overwrite(&t.w, &t.at, c.Kind, c.Value, c.Deadline)
 	default:

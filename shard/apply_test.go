@@ -10,12 +10,14 @@ import (
 // content is all that a store holds, entries with their deadlines and limits.
 func content(s *Store) map[string]string {
 	all := map[string]string{}
-	s.Each(func(batch []Change) bool {
+	w := &Walk{store: s, feed: 1} // as it is, with what is held left out
+	for more := true; more; {
+		var batch []Change
+		batch, more = w.Next()
 		for _, c := range batch {
 			all[string(c.Key)] = fmt.Sprintf("%d %x %d", c.Kind, c.Value, c.Deadline)
 		}
-		return true
-	})
+	}
 	for _, c := range s.Limits().Changes() {
 		all["@"+string(c.Key)] = fmt.Sprintf("%d %q", c.Kind, c.Value)
 	}
@@ -57,8 +59,14 @@ func ship(t *testing.T, f *Feed, to *Store) {
 // TestApplyFollows has one store follow another through everything that a feed
 // tells, with the feed switched off and on between and both feeds in use.
 func TestApplyFollows(t *testing.T) {
+	for name, promise := range map[string]Promise{"nothing": Nothing, "ahead": Ahead} {
+		t.Run(name, func(t *testing.T) { applyFollows(t, promise) })
+	}
+}
+
+func applyFollows(t *testing.T, promise Promise) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	s, to := New(Config{Shards: 4}), New(Config{Shards: 2})
+	s, to := New(Config{Shards: 4, Promise: promise}), New(Config{Shards: 2, Promise: promise})
 	disk, f := s.NewFeed(), s.NewFeed()
 	to.NewFeed()
 	to.Follow(true)
@@ -111,13 +119,15 @@ func TestApplyFollows(t *testing.T) {
 			f.On()
 			off = false
 			all := s.Limits().Changes()
-			s.Each(func(batch []Change) bool {
+			w := f.Walk()
+			for more := true; more; {
+				var batch []Change
+				batch, more = w.Next()
 				for _, c := range batch {
 					c.Key, c.Value = append([]byte(nil), c.Key...), append([]byte(nil), c.Value...)
 					all = append(all, c)
 				}
-				return true
-			})
+			}
 			if err := to.Apply(WipeAll, all); err != nil {
 				t.Fatal(err)
 			}

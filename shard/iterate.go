@@ -21,6 +21,7 @@ func (s *Store) Each(fn func([]Change) bool) {
 // dropped at any time. It is for one goroutine.
 type Walk struct {
 	store *Store
+	feed  int // whose telling it is
 	shard int
 	pos   uint64 // a hash of the next segment; segments may split and merge behind and before it
 	out   []Change
@@ -30,13 +31,16 @@ type Walk struct {
 // Walk begins a walk over all entries, which tells what Each does.
 func (s *Store) Walk() *Walk { return &Walk{store: s} }
 
+// Walk begins a walk that tells entries as this feed does.
+func (f *Feed) Walk() *Walk { return &Walk{store: f.store, feed: f.n} }
+
 // Next tells at most 256 entries, perhaps none, and whether there may be more.
 // They are valid until the next call.
 func (w *Walk) Next() (batch []Change, more bool) {
 	if w.shard == len(w.store.shards) {
 		return nil, false
 	}
-	w.out, w.buf, w.pos, more = w.store.shards[w.shard].collect(w.out[:0], w.buf[:0], w.pos)
+	w.out, w.buf, w.pos, more = w.store.shards[w.shard].collect(w.out[:0], w.buf[:0], w.pos, w.feed)
 	if !more {
 		w.shard, w.pos = w.shard+1, 0
 	}
@@ -45,7 +49,7 @@ func (w *Walk) Next() (batch []Change, more bool) {
 
 // collect tells the segment of hash pos, and where the next one begins, if
 // there is one.
-func (sh *shard) collect(out []Change, buf []byte, pos uint64) ([]Change, []byte, uint64, bool) {
+func (sh *shard) collect(out []Change, buf []byte, pos uint64, feed int) ([]Change, []byte, uint64, bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	t := sh.table
@@ -57,7 +61,7 @@ func (sh *shard) collect(out []Change, buf []byte, pos uint64) ([]Change, []byte
 		bk := &seg.buckets[b]
 		for i := range bucketSlots {
 			if bk.tags[i] != 0 {
-				out, buf = t.arena.at(bk.refs[i]).appendChange(out, buf, 0)
+				out, buf = t.arena.at(bk.refs[i]).appendChange(out, buf, feed)
 			}
 		}
 	}

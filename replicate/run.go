@@ -1,0 +1,312 @@
+package replicate
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlserver/rlserver/shard"
+)
+
+// Options are what a Runner works with. All but Dial are needed.
+type Options struct {
+	Config
+	Store *shard.Store
+	Feed  *shard.Feed // switched off
+	State State       // as saved last
+	Clean bool        // State and the store are of a clean stop, or there was none before
+
+	// Now is the time since the machine was started. It counts what the machine
+	// was suspended for.
+	Now func() Time
+	// Clock is the store's clock, ms since the epoch; SetClock makes it base + Now.
+	Clock    func() int64
+	SetClock func(base int64)
+	// Save writes the state to disk.
+	Save func(State) error
+	// CloseClients ends the connections of clients.
+	CloseClients func()
+	// Login returns the user and the password to present to a primary, empty = none.
+	Login func() (user, password string)
+	// Dial connects to a node; nil is plain TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	Log  *slog.Logger
+}
+
+// A Runner runs a Node: it has the sockets, the clock and the goroutines. Its
+// methods may be called from any goroutine.
+type Runner struct {
+	o     Options
+	node  *Node // of loop alone, as is what follows
+	queue []Message
+	conns map[LinkID]*peerConn
+	walks map[LinkID]*walk
+	gate  Gate
+	tick  *time.Timer
+
+	tasks  chan func()
+	wanted chan struct{} // holds one
+	stop   chan struct{}
+	done   chan struct{}
+
+	doors    atomic.Pointer[Doors]
+	status   atomic.Pointer[Status]
+	acked    atomic.Uint64 // rounds that enough replicas have
+	accepted atomic.Uint64 // link ids given to connections that came
+	mu       sync.Mutex
+	notify   func()
+	unsaved  bool
+}
+
+// A walk is a full sync under way: named limits first, then entries.
+type walk struct {
+	limits []shard.Change
+	walk   *shard.Walk
+}
+
+const (
+	// tickFast is the pace while changes are told to replicas, tickSlow otherwise.
+	tickFast = time.Millisecond
+	tickSlow = 10 * time.Millisecond
+	// backlog is how many tasks may wait for the loop.
+	backlog = 256
+)
+
+// NewRunner starts a node. It has taken its first step when NewRunner returns.
+func NewRunner(o Options) *Runner {
+	r := &Runner{
+		o: o, node: New(o.Config), conns: map[LinkID]*peerConn{}, walks: map[LinkID]*walk{},
+		tasks: make(chan func(), backlog), wanted: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		tick: time.NewTimer(tickSlow),
+	}
+	if r.o.Dial == nil {
+		r.o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}
+	}
+	r.doors.Store(&Doors{})
+	r.step(Start{State: o.State, Clean: o.Clean, Clock: o.Clock()})
+	go r.loop()
+	return r
+}
+
+// Stop ends the node and all its links.
+func (r *Runner) Stop() {
+	close(r.stop)
+	<-r.done
+}
+
+// Doors are the doors as put last.
+func (r *Runner) Doors() *Doors { return r.doors.Load() }
+
+// Status is what the node is, at most a tick old.
+func (r *Runner) Status() Status { return *r.status.Load() }
+
+// Ready says whether enough replicas have a round of the feed. If not, it sees
+// to it that they get it soon.
+func (r *Runner) Ready(round uint64) bool {
+	if r.acked.Load() >= round {
+		return true
+	}
+	select {
+	case r.wanted <- struct{}{}:
+	default:
+	}
+	return false
+}
+
+// Notify has f called whenever Ready may answer otherwise than before, or the
+// doors have changed. f must not wait.
+func (r *Runner) Notify(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notify = f
+}
+
+func (r *Runner) told() {
+	r.mu.Lock()
+	f := r.notify
+	r.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// Tell tells the node a message and does not wait for what it does.
+func (r *Runner) Tell(m Message) { r.post(func() { r.step(m) }) }
+
+// Do tells the node a message and returns when it has taken the step.
+func (r *Runner) Do(m Message) {
+	done := make(chan struct{})
+	if r.post(func() { r.step(m); close(done) }) {
+		select {
+		case <-done:
+		case <-r.done:
+		}
+	}
+}
+
+// post has something done by the loop, unless it has ended.
+func (r *Runner) post(task func()) bool {
+	select {
+	case r.tasks <- task:
+		return true
+	case <-r.stop:
+		return false
+	}
+}
+
+func (r *Runner) loop() {
+	defer close(r.done)
+	for {
+		select {
+		case task := <-r.tasks:
+			task()
+		case <-r.wanted:
+			r.step(Wanted{})
+		case <-r.tick.C:
+			r.ticked()
+		case <-r.stop:
+			for _, c := range r.conns {
+				c.close()
+			}
+			return
+		}
+	}
+}
+
+func (r *Runner) ticked() {
+	m, next := Tick{}, tickSlow
+	if r.node.feed {
+		m.Dirty, next = r.o.Feed.Pending(), tickFast
+	}
+	if r.unsaved {
+		r.save(r.node.state)
+	}
+	r.step(m)
+	r.tick.Reset(next)
+}
+
+// step has the node take a step, and what follows from it.
+func (r *Runner) step(m Message) {
+	r.queue = append(r.queue, m)
+	for len(r.queue) > 0 {
+		m := r.queue[0]
+		r.queue = r.queue[1:]
+		for _, e := range r.node.Step(r.o.Now(), m) {
+			r.carryOut(e)
+		}
+	}
+	r.queue = nil
+	st := r.node.Status(r.o.Now())
+	r.status.Store(&st)
+}
+
+func (r *Runner) carryOut(e Effect) {
+	switch e := e.(type) {
+	case Send:
+		if c := r.conns[e.Link]; c != nil {
+			c.send(e.Raw)
+		}
+	case Dial:
+		r.dial(e)
+	case Hangup:
+		if c := r.conns[e.Link]; c != nil {
+			c.finish()
+			delete(r.conns, e.Link)
+		}
+		delete(r.walks, e.Link)
+	case Cut:
+		r.cut(e)
+	case BeginWalk:
+		r.walks[e.Link] = &walk{r.o.Store.Limits().Changes(), r.o.Feed.Walk()}
+	case ReadChunk:
+		r.readChunk(e)
+	case Apply:
+		if err := r.o.Store.Apply(e.Wipe, e.Changes); err != nil {
+			r.o.Log.Error("a primary told what this version does not understand", "err", err)
+		}
+	case Released:
+		r.gate.Release(e.Number)
+		r.released()
+	case Doors:
+		r.doors.Store(&e)
+		r.told()
+	default:
+		r.carryOutRare(e)
+	}
+}
+
+func (r *Runner) carryOutRare(e Effect) {
+	switch e := e.(type) {
+	case Feed:
+		if e.On {
+			r.o.Feed.On()
+		} else {
+			r.o.Feed.Off()
+		}
+		r.tick.Reset(tickFast)
+	case StoreFollows:
+		r.o.Store.Follow(e.On)
+	case SetClock:
+		r.o.SetClock(e.Base)
+	case CloseClients:
+		r.o.CloseClients()
+	case Persist:
+		r.save(e.State)
+	case Note:
+		if e.Warn {
+			r.o.Log.Warn(e.Text)
+		} else {
+			r.o.Log.Info(e.Text)
+		}
+	default:
+		panic("replicate: an effect that nobody carries out")
+	}
+}
+
+// save writes the state; while that fails it is tried again with each tick.
+func (r *Runner) save(s State) {
+	err := r.o.Save(s)
+	if err != nil && !r.unsaved {
+		r.o.Log.Error("cannot save the role", "err", err)
+	}
+	r.unsaved = err != nil
+}
+
+func (r *Runner) cut(e Cut) {
+	round := r.o.Feed.Cut()
+	raw, _ := appendRound(nil, changesHead{term: e.Term, number: e.Number, clock: e.Clock}, round)
+	number := e.Number
+	if len(raw) == 0 {
+		number--
+	}
+	r.gate.Cut(round.Number, number)
+	r.released()
+	r.queue = append(r.queue, RoundCut{raw})
+}
+
+func (r *Runner) released() {
+	if done := r.gate.done; done > r.acked.Load() {
+		r.acked.Store(done)
+		r.told()
+	}
+}
+
+func (r *Runner) readChunk(e ReadChunk) {
+	w := r.walks[e.Link]
+	if w == nil {
+		return
+	}
+	batch, more := w.limits, true
+	if w.limits = nil; len(batch) == 0 {
+		batch, more = w.walk.Next()
+	}
+	if !more {
+		delete(r.walks, e.Link)
+	}
+	r.queue = append(r.queue, ChunkRead{e.Link, appendChunks(nil, e.Clock, batch), more})
+}
