@@ -29,7 +29,7 @@ var rooms = map[string]room{
 	"observe":      {outside: []string{"github.com/prometheus/client_golang"}},
 	"resp":         {ours: []string{"engine", "shard"}, outside: []string{"github.com/tidwall/redcon"}},
 	"attack":       {}, // a peer: it knows what is on the wire and nothing of ours
-	"cmd/rlserver": {ours: []string{"engine", "shard", "persist", "observe", "resp"}},
+	"cmd/rlserver": {ours: []string{"engine", "shard", "persist", "observe", "replicate", "resp"}},
 }
 
 // TestRooms holds the table above against what is there, in both directions. It

@@ -64,8 +64,8 @@ func (w *watching) peers() []Peer {
 	return all
 }
 
-// forever is the end of a lease without Sentinels.
-const forever = Time(1<<63 - 1)
+// Forever is Doors.Until without Sentinels.
+const Forever = Time(1<<63 - 1)
 
 // renew says again when the contact lease ends: at any time before that most of
 // the Sentinels had been heard within the last fenceAfter.
@@ -77,7 +77,7 @@ func (w *watching) renew(fenceAfter Time) {
 		}
 	}
 	if len(at) == 0 {
-		w.lease = forever
+		w.lease = Forever
 		return
 	}
 	slices.Sort(at)
@@ -90,7 +90,7 @@ func (w *watching) renew(fenceAfter Time) {
 }
 
 // watched says whether there are Sentinels.
-func (w *watching) watched() bool { return w.lease != forever }
+func (w *watching) watched() bool { return w.lease != Forever }
 
 // watchLease notes at the beginning of a step that the lease has run out since
 // the last one, before anything that was heard late makes it valid again.

@@ -54,7 +54,7 @@ func newWorld(seed uint64, f fault) *world {
 	c.downAfter = []Time{time.Second, 2 * time.Second}[w.rng.IntN(2)]
 	c.fenceAfter = FenceAfter
 	if f == noFence {
-		c.fenceAfter = forever / 4
+		c.fenceAfter = Forever / 4
 	}
 	c.ringBytes = []int{0, 0, 20 << 10}[w.rng.IntN(3)]
 	c.jitter = []Time{200 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}[w.rng.IntN(3)]

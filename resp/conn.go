@@ -16,6 +16,7 @@ type conn struct {
 	life
 	nc       net.Conn
 	in       inbox
+	given    bool          // the connection is another's now
 	readable time.Time     // the read deadline in force; zero = none
 	writable time.Time     // the write deadline in force
 	draining atomic.Int64  // Unix ns until which a stopping server still reads; 0 = it does not stop
@@ -34,7 +35,9 @@ func (c *conn) start() {
 			for c.step() {
 			}
 		}
-		c.nc.Close()
+		if !c.given {
+			c.nc.Close()
+		}
 		c.s.end()
 		c.holds(0)
 		c.srv.forget(c)
@@ -52,6 +55,11 @@ func (c *conn) step() bool {
 	switch c.verdict() {
 	case over:
 		return false
+	case handed:
+		c.nc.SetDeadline(time.Time{})
+		c.srv.handOver(c.nc, c.s, c.in.buf)
+		c.given = true
+		return false
 	case rest:
 		<-c.bell
 		return c.draining.Load() == 0
@@ -65,6 +73,15 @@ func (c *conn) step() bool {
 func (c *conn) flush() bool {
 	time.Sleep(c.s.delay)
 	if c.s.round != 0 && !c.srv.passGate(c.s.round, c.s.addr) {
+		return false
+	}
+	if c.s.ship != 0 {
+		if err := c.srv.repl.Await(c.s.ship); err != nil {
+			c.srv.closedAtGate(c.s.addr, err)
+			return false
+		}
+	}
+	if !c.s.mayLeave() {
 		return false
 	}
 	out := c.s.Output()

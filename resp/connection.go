@@ -11,6 +11,12 @@ import (
 const redisVersion = "7.2.0"
 
 func ping(s *Session, args [][]byte) {
+	if s.srv.repl != nil {
+		if refusal := s.srv.repl.Alive(); refusal != "" {
+			s.fail(refusal)
+			return
+		}
+	}
 	switch len(args) {
 	case 1:
 		s.out = append(s.out, "+PONG\r\n"...)
@@ -108,7 +114,11 @@ func hello(s *Session, args [][]byte) {
 	s.text("mode")
 	s.text("standalone")
 	s.text("role")
-	s.text("master")
+	if s.srv.repl != nil && !s.srv.repl.Role().Leads {
+		s.text("replica")
+	} else {
+		s.text("master")
+	}
 	s.text("modules")
 	s.array(0)
 }
@@ -174,6 +184,7 @@ func clientSetName(s *Session, args [][]byte) {
 		return
 	}
 	s.name = string(args[2])
+	s.spared.Store(strings.HasPrefix(s.name, sentinelName))
 	s.ok()
 }
 

@@ -13,6 +13,10 @@ const (
 	errNoProto       = "NOPROTO unsupported protocol version"
 	errProtoNumber   = "ERR Protocol version is not an integer or out of range"
 	errMisconf       = "MISCONF Errors writing to the data directory: " // and what the system said
+	errReadOnly      = "READONLY You can't write against a read only replica."
+	errNoReplication = "ERR this server is alone: it has no replication"
+	errMasterPort    = "ERR Invalid master port"
+	errRedisSync     = "ERR a Redis cannot follow this server: only another rlserver can, by RL.SYNC"
 	errLoading       = "LOADING Redis is loading the dataset in memory"
 	errNoUserFile    = "ERR This server is not configured to use an ACL file: start it with aclfile users.acl to have ACL LOAD and ACL SAVE"
 	errSyntax        = "ERR syntax error"

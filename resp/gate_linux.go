@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A gate is where the sockets of a loop wait for the disk, without a goroutine
+// A gate is where the sockets of a loop wait for the disk and for replicas, without a goroutine
 // each: the disk tells the loops when to look, and each lets out those whose
 // round is durable, in the order in which they came. It belongs to its loop.
 type gate struct {
@@ -14,6 +14,8 @@ type gate struct {
 	next    int     // those before it have left
 	wanted  uint64  // the latest round that one of them waits for
 	asked   uint64  // the latest round that the disk was asked for
+	ship    uint64  // the latest round that one of them wants replicas to have
+	shipped uint64  // the latest that they were asked for
 	again   func()  // openGate, for post
 }
 
@@ -35,7 +37,7 @@ func (g *gate) enter(c *sock) {
 		g.waiting, g.next = g.waiting[:left], 0
 	}
 	g.waiting = append(g.waiting, c)
-	g.wanted = max(g.wanted, c.s.round)
+	g.wanted, g.ship = max(g.wanted, c.s.round), max(g.ship, c.s.ship)
 }
 
 // askAtGate lets out whom the disk has kept up with, and asks it for the others.
@@ -44,6 +46,12 @@ func (l *loop) askAtGate() {
 	for g.wanted > g.asked {
 		g.asked = g.wanted
 		if ready, _ := l.srv.durability.Ready(g.wanted); ready {
+			l.openGate()
+		}
+	}
+	if g.ship > g.shipped {
+		g.shipped = g.ship
+		if ready, _ := l.srv.repl.Acked(g.ship); ready {
 			l.openGate()
 		}
 	}
@@ -56,7 +64,7 @@ func (l *loop) openGate() {
 	for g.next < len(g.waiting) {
 		c := g.waiting[g.next]
 		if c.state == gated {
-			ready, err := l.srv.durability.Ready(c.s.round)
+			ready, err := l.srv.ready(c.s)
 			if !ready {
 				return
 			}
@@ -89,7 +97,7 @@ func (c *sock) park() {
 			if c.state != gated { // it was closed meanwhile
 				return
 			}
-			if ready, err := l.srv.durability.Ready(c.s.round); ready {
+			if ready, err := l.srv.ready(c.s); ready {
 				c.unpark(err)
 			} else {
 				l.gate.enter(c)
@@ -116,6 +124,10 @@ func (c *sock) unpark(fault error) {
 		return
 	}
 	c.deaf, c.state = false, reading
+	if !c.s.mayLeave() {
+		c.close()
+		return
+	}
 	switch {
 	case !c.send(c.out):
 	case len(c.in.buf) == 0:

@@ -34,8 +34,14 @@ func (srv *Server) infoSections() []section {
 		loading = 1
 	}
 	add("Persistence", "loading", loading)
-	add("Replication", "role", "master")
-	add("Replication", "connected_slaves", 0)
+	if srv.repl == nil {
+		add("Replication", "role", "master")
+		add("Replication", "connected_slaves", 0)
+	} else {
+		for _, f := range srv.repl.Figures() {
+			add("Replication", f[0], f[1])
+		}
+	}
 	cpuFields(add)
 	if n := srv.store.Len(); n > 0 {
 		add("Keyspace", "db0", fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", n, n))

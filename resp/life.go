@@ -65,6 +65,7 @@ const (
 	feedOn                   // the output, not the input, stopped Feed: call it again
 	feedLater                // its turn is over: call Feed again after others had theirs
 	rest                     // commands wait until a pause is over: then call Feed again
+	handed                   // the connection is given away
 	over                     // the conversation has ended
 )
 
@@ -73,6 +74,8 @@ func (l *life) verdict() verdict {
 	switch {
 	case l.s.act == actionClose:
 		return over
+	case l.s.act == actionHand:
+		return handed
 	case l.s.paused:
 		return rest
 	case l.s.turn != nil, l.s.long:

@@ -25,6 +25,9 @@ func (s *Session) lockAll() shard.Tx {
 func (s *Session) unlock(tx *shard.Tx) {
 	if s.tx == nil {
 		s.round = max(s.round, tx.Due())
+		if s.srv.shipping.Load() {
+			s.ship = max(s.ship, tx.Shipped())
+		}
 		tx.Unlock()
 	}
 }

@@ -80,6 +80,8 @@ type Config struct {
 	UserStore  UserStore       // for ACL LOAD and ACL SAVE; nil = they are refused
 	Shutdown   func(save bool) // SHUTDOWN was asked; must not block
 	Extra      func() []any    // other rooms' Stats, for INFO
+
+	Replication Replication // nil = this server is alone
 }
 
 // Server answers clients over a keyspace.
@@ -106,6 +108,8 @@ type Server struct {
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
 	gateWarn   atomic.Int64 // ns, when a client closed at the gate was last logged
 	mustLast   bool         // replies to changes wait until they are durable
+	shipping   atomic.Bool  // replies to changes wait until replicas have them
+	repl       Replication  // nil = this server is alone
 	runID      string
 	started    int64 // ns
 
@@ -134,6 +138,9 @@ func New(c Config) *Server {
 	srv.loading.Store(true)
 	srv.mustLast = c.Store.Promise() != shard.Nothing
 	c.Durability.Notify(srv.gatesMayOpen)
+	if srv.repl = c.Replication; srv.repl != nil {
+		srv.repl.Notify(srv.gatesMayOpen)
+	}
 	return srv
 }
 
@@ -146,6 +153,10 @@ func (srv *Server) Apply(s Settings) {
 	srv.slow.trim(s.SlowLogLen)
 	srv.settings.Store(&s)
 }
+
+// SetShipping says whether replies to changes wait until replicas have them, as
+// Replication.Acked tells.
+func (srv *Server) SetShipping(on bool) { srv.shipping.Store(on) }
 
 // SetLoading says whether the data is still being loaded.
 func (srv *Server) SetLoading(on bool) { srv.loading.Store(on) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rlserver/rlserver/engine"
@@ -21,6 +22,7 @@ type action byte
 const (
 	actionNone  action = iota
 	actionClose        // write what is there, then close
+	actionHand         // write what is there, then give the connection away
 )
 
 // feedNs is how long a Feed may work, ns: after that it begins no more than one
@@ -37,6 +39,7 @@ type Session struct {
 	out      []byte
 	act      action
 	round    uint64 // durable round the output waits for; 0 = none
+	ship     uint64 // round of the second feed that replicas must have before the output leaves; 0 = none
 	full     bool   // Feed stopped for the output's sake or between turns, not for want of input
 	long     bool   // Feed stopped because it had worked for feedNs
 	mark     int    // where in out the replies of the command at hand start
@@ -53,6 +56,11 @@ type Session struct {
 	progress uint64 // commands taken so far
 
 	delay time.Duration // the output is to go out so much later than it was made; it is not read from meanwhile
+
+	generation uint64      // what leads this node to decide, while it made the output; 0 = it decided nothing
+	announced  Announced   // by REPLCONF
+	leaves     *leaving    // with actionHand
+	spared     atomic.Bool // CloseClients leaves it alone
 
 	authed bool
 	wrong  int      // wrong passwords since the last right one
@@ -165,7 +173,7 @@ func (s *Session) Written() {
 		s.out = nil
 	}
 	s.out = s.out[:0]
-	s.round, s.delay = 0, 0
+	s.round, s.delay, s.ship, s.generation = 0, 0, 0, 0
 }
 
 // abort ends the conversation after a fault in the command at hand: what came
@@ -226,6 +234,7 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	case !s.user.rights.Load().everything && !s.permitted(c, args):
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
+	case s.srv.repl != nil && s.barredByRole(c):
 	case s.srv.mustLast && s.barred(c):
 	case s.multi != nil && c.flags&flagAtOnce == 0:
 		s.enqueue(c, args)

@@ -184,6 +184,8 @@ func (c *sock) turn(in []byte) {
 		case c.state != reading:
 		case next == over:
 			c.close()
+		case next == handed:
+			c.giveAway(in)
 		case next == rest:
 			c.in.keep(in)
 			c.rest()
@@ -216,8 +218,10 @@ func (c *sock) execute(in []byte) (taken int) {
 	taken = c.feed(in)
 	switch {
 	case len(c.s.out) == 0 && c.s.delay == 0:
-	case c.s.round > c.srv.durability.Durable() || c.s.delay > 0:
+	case c.s.round > c.srv.durability.Durable() || c.s.delay > 0 || c.s.awaitsAcks():
 		c.park()
+	case !c.s.mayLeave():
+		c.close()
 	case c.send(c.s.out):
 		c.s.Written()
 	}

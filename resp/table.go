@@ -35,6 +35,7 @@ func rows() []*command {
 	all = append(all, slowLogRows()...)
 	all = append(all, connectionRows()...)
 	all = append(all, aclRows()...)
+	all = append(all, replicationRows()...)
 	return append(all, serverRows()...)
 }
 
@@ -150,6 +151,7 @@ func serverRows() []*command {
 					args: []arg{{name: "parameter", kind: "pattern", multiple: true}}},
 				{name: "set", arity: -4, flags: always | flagAdmin, summary: "Changes options while the server runs: all of them or none.", reply: "ok", run: configSet,
 					args: []arg{{name: "data", kind: "block", multiple: true, sub: []arg{{name: "parameter", kind: "string"}, {name: "value", kind: "string"}}}}},
+				{name: "rewrite", arity: 2, flags: always | flagAdmin, summary: "Keeps for the next start whom this node follows.", reply: "ok", run: configRewrite},
 				{name: "resetstat", arity: 2, flags: always | flagAdmin, summary: "Starts the figures of INFO at zero again.", reply: "ok", run: configResetStat},
 				{name: "help", arity: 2, flags: always, summary: "This list.", reply: "array", run: help},
 			}},

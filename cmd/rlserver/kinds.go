@@ -321,3 +321,44 @@ func hostPort(at func(*Values) *string) kind {
 		format: func(v *Values) string { return *at(v) },
 	}
 }
+
+// hostAndPort is "host port", as Redis writes it, or nothing.
+func hostAndPort(at func(*Values) *string) kind {
+	return kind{
+		shape:  "host port",
+		expect: `host and port, such as 10.0.0.1 6390, or ""`,
+		many:   true,
+		parse: func(v *Values, text string) error {
+			words := strings.Fields(text)
+			sound := len(words) == 0
+			if len(words) == 2 {
+				_, err := parseInt(words[1], 1, 65535)
+				sound = err == nil && isHost(words[0])
+			}
+			if !sound {
+				return errors.New("argument must be host and port, or empty")
+			}
+			*at(v) = strings.Join(words, " ")
+			return nil
+		},
+		format: func(v *Values) string { return *at(v) },
+	}
+}
+
+var oneWord = regexp.MustCompile(`^[!-~]{0,128}$`)
+
+// word is printable characters without blanks, or nothing.
+func word(at func(*Values) *string) kind {
+	return kind{
+		shape:  "text",
+		expect: "at most 128 printable characters without blanks",
+		parse: func(v *Values, text string) error {
+			if !oneWord.MatchString(text) {
+				return errors.New("argument must be at most 128 printable characters without blanks")
+			}
+			*at(v) = text
+			return nil
+		},
+		format: func(v *Values) string { return *at(v) },
+	}
+}

@@ -26,12 +26,13 @@ const deadlineMargin = 1000
 // node is one running server: the rooms, wired.
 type node struct {
 	config  *Config
-	clock   resp.Clock
+	clock   *movedClock
 	log     *slog.Logger
 	store   *shard.Store
 	db      *persist.DB
 	srv     *resp.Server
 	memory  *memory
+	repl    *replication
 	web     *http.Server
 	doors   []door
 	certs   *certificates // nil = no TLS
@@ -69,7 +70,7 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(
 	}
 	logUsers(v, users, log)
 	skew := v.MaxClockSkew.Milliseconds()
-	n := &node{config: config, clock: clock, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
+	n := &node{config: config, clock: &movedClock{of: clock}, log: log, asked: make(chan bool, 1), stopped: make(chan struct{})}
 	if n.certs, err = readCertificates(v); err != nil {
 		return nil, err
 	}
@@ -78,6 +79,9 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(
 	}
 	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted, Promise: durability.Promise()})
 	feed := n.store.NewFeed()
+	ship := n.store.NewFeed()
+	ship.Off()
+	n.repl = newReplication(n, v, ship)
 	opened := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log}
 	for _, change := range disk {
 		change(&opened)
@@ -109,6 +113,9 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(
 	if changed {
 		go n.awaitLimits()
 	}
+	if err := n.repl.start(v, n.loaded.Clean); err != nil {
+		return nil, errors.Join(err, n.abandon())
+	}
 	n.srv.SetLoading(false)
 	n.ready.Store(true)
 	go n.sweep()
@@ -122,7 +129,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: n.clock, Durability: n.db, Options: n.config, Settings: settings(v, mode), Log: n.log,
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
-		Shutdown: n.askStop, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
+		Shutdown: n.askStop, Replication: n.repl, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
 	})
 	n.memory.clients = n.srv.ClientMemory
 	n.memory.set(v.MaxMemory)
@@ -135,6 +142,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 		n.memory.set(v.MaxMemory)
 		return nil
 	}, "maxmemory")
+	n.config.OnSet(func(Values) error { return nil }, "masteruser", "masterauth") // read at each dial
 }
 
 // settings are the options as sessions obey them.
@@ -228,6 +236,7 @@ func (n *node) stop(saving bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.Values().ShutdownTimeout)
 	defer cancel()
 	n.srv.Shutdown(ctx)
+	n.repl.stop()
 	close(n.stopped)
 	if n.web != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), webStopWithin)
@@ -247,6 +256,7 @@ func (n *node) abandon() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	n.srv.Shutdown(ctx)
+	n.repl.stop()
 	if n.web != nil {
 		n.web.Close()
 	}

@@ -45,6 +45,17 @@ type Values struct {
 	ShutdownTimeout  time.Duration
 	ProtoMaxBulkLen  int // bytes
 	MaxMemoryClients int // bytes; 0: any
+
+	ReplicaOf           string // "host port"; empty: this node leads
+	MasterUser          string
+	MasterAuth          secret
+	ReplAck             string // a number, majority or all
+	ReplAckTimeout      time.Duration
+	ReplAckOnTimeout    string // degrade or refuse
+	FenceAfter          time.Duration
+	ReplicaAnnounceIP   string // empty: where it listens
+	ReplicaAnnouncePort int    // 0: where it listens
+	ReplicaPriority     int
 }
 
 // An option is one row of the table: everything that flag, environment, config file, CONFIG, --help and the README
@@ -120,6 +131,26 @@ var options = []option{
 		kind: size(0, maxClientBytes, func(v *Values) *int { return &v.MaxMemoryClients })},
 	{name: "maxmemory", def: "0", help: "most memory of keys and buffers; then new keys are refused; 0: any", live: true,
 		kind: size(0, maxMemoryBytes, func(v *Values) *int64 { return &v.MaxMemory })},
+	{name: "replicaof", def: "", help: "\"host port\" of the primary to follow when first started; later the role kept in dir counts",
+		kind: hostAndPort(func(v *Values) *string { return &v.ReplicaOf })},
+	{name: "masteruser", def: "", help: "user to present to a primary; empty: default", live: true,
+		kind: word(func(v *Values) *string { return &v.MasterUser })},
+	{name: "masterauth", def: "", help: "password to present to a primary; empty: none", live: true, secret: true,
+		kind: password(func(v *Values) *secret { return &v.MasterAuth })},
+	{name: "repl-ack", def: "0", help: "how many replicas must have a change before its reply leaves: 0 to 9, majority, all",
+		kind: enum(func(v *Values) *string { return &v.ReplAck }, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "majority", "all")},
+	{name: "repl-ack-timeout", def: "1s", help: "how long a reply waits for them",
+		kind: duration(10*time.Millisecond, time.Minute, func(v *Values) *time.Duration { return &v.ReplAckTimeout })},
+	{name: "repl-ack-on-timeout", def: "degrade", help: "then answer all the same, or refuse",
+		kind: enum(func(v *Values) *string { return &v.ReplAckOnTimeout }, "degrade", "refuse")},
+	{name: "fence-after", def: "1500ms", help: "a primary decides so long after most Sentinels were heard; below their down-after",
+		kind: duration(200*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.FenceAfter })},
+	{name: "replica-announce-ip", def: "", help: "address at which others reach this node; empty: where it listens",
+		kind: word(func(v *Values) *string { return &v.ReplicaAnnounceIP })},
+	{name: "replica-announce-port", def: "0", help: "and its port; 0: where it listens",
+		kind: integer(0, 65535, func(v *Values) *int { return &v.ReplicaAnnouncePort })},
+	{name: "replica-priority", def: "100", help: "the replica with the lowest is promoted first; 0: never",
+		kind: integer(0, 1000, func(v *Values) *int { return &v.ReplicaPriority })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
 		kind: powerOfTwo(shard.MaxShards, func(v *Values) *int { return &v.Shards })},
 	{name: "http-addr", def: "127.0.0.1:9390", help: "where /metrics, /healthz, /readyz are served; empty: nowhere",

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlserver/rlserver/replicate"
+	"github.com/rlserver/rlserver/resp"
+	"github.com/rlserver/rlserver/shard"
+)
+
+// replication joins the wire with who leads and follows.
+type replication struct {
+	n        *node
+	feed     *shard.Feed
+	run      atomic.Pointer[replicate.Runner] // nil until the data is loaded
+	path     string
+	id       string
+	addr     string // that this node announces
+	priority int
+	refuse   bool // a reply that replicas did not acknowledge in time is not sent
+	patience time.Duration
+
+	mu      sync.Mutex
+	notify  func()
+	asked   []ackAsked // replies that wait, by round
+	latest  uint64     // round asked for
+	given   uint64     // round that was waited for long enough
+	late    uint64     // how often
+	ticking bool
+}
+
+type ackAsked struct {
+	round uint64
+	at    time.Time
+}
+
+// roleFile is where the role is kept, in the data directory.
+const roleFile = "role"
+
+var errNoAcks = errors.New("too few replicas acknowledged a change within repl-ack-timeout")
+
+// ackModes are the values of repl-ack that are no number.
+var ackModes = map[string]replicate.AckMode{"majority": replicate.AckMajority, "all": replicate.AckAll}
+
+func newReplication(n *node, v Values, feed *shard.Feed) *replication {
+	return &replication{
+		n: n, feed: feed, path: filepath.Join(v.Dir, roleFile), priority: v.ReplicaPriority,
+		refuse: v.ReplAckOnTimeout == "refuse", patience: v.ReplAckTimeout,
+	}
+}
+
+// start begins to lead or to follow. The data is loaded.
+func (r *replication) start(v Values, clean bool) error {
+	id, state, err := r.readState(v)
+	if err != nil {
+		return err
+	}
+	r.id, r.addr = id, announced(v, r.n.addrs)
+	acks, ok := ackModes[v.ReplAck]
+	if !ok {
+		k, _ := strconv.Atoi(v.ReplAck)
+		acks = replicate.AckMode(k)
+	}
+	run := replicate.NewRunner(replicate.Options{
+		Config: replicate.Config{
+			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: acks, FenceAfter: v.FenceAfter,
+		},
+		Store: r.n.store, Feed: r.feed, State: state, Clean: clean,
+		Now: sinceBoot, Clock: func() int64 { return r.n.clock.NowNs() / 1e6 }, SetClock: r.n.clock.setBase,
+		Save: r.save, CloseClients: func() { r.n.srv.CloseClients() }, Log: r.n.log,
+		Login: func() (string, string) {
+			v := r.n.config.Values()
+			return v.MasterUser, string(v.MasterAuth)
+		},
+	})
+	r.run.Store(run)
+	run.Notify(r.changed)
+	r.changed()
+	return nil
+}
+
+func (r *replication) stop() {
+	if run := r.run.Load(); run != nil {
+		run.Stop()
+	}
+}
+
+func newHistoryID() string {
+	var b [20]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// readState reads the role kept, or makes it of the options when the node is
+// started first.
+func (r *replication) readState(v Values) (id string, s replicate.State, err error) {
+	text, err := os.ReadFile(r.path)
+	switch {
+	case os.IsNotExist(err):
+		if host, port, ok := strings.Cut(v.ReplicaOf, " "); ok {
+			s.Primary = net.JoinHostPort(host, port)
+		}
+		return newHistoryID(), s, nil
+	case err != nil:
+		return "", s, err
+	}
+	first, rest, _ := strings.Cut(string(text), "\n")
+	id, ok := strings.CutPrefix(first, "node ")
+	if s, err = replicate.ParseState(rest); err == nil && !ok {
+		err = errors.New("its first line names no node")
+	}
+	if err != nil {
+		return "", s, fmt.Errorf("cannot understand %s: %w (remove it to have replicaof decide whom this node follows)", r.path, err)
+	}
+	return id, s, nil
+}
+
+// save keeps the role: the file is the old or the new one, whatever happens.
+func (r *replication) save(s replicate.State) error {
+	tmp := r.path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("node " + r.id + "\n" + s.String())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, r.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(r.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// announced is the address at which others reach this node.
+func announced(v Values, addrs []string) string {
+	host, port := "", "0"
+	for _, a := range addrs {
+		if h, p, err := net.SplitHostPort(a); err == nil {
+			host, port = h, p
+			break
+		}
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = outsideIP()
+	}
+	if v.ReplicaAnnounceIP != "" {
+		host = v.ReplicaAnnounceIP
+	}
+	if v.ReplicaAnnouncePort != 0 {
+		port = strconv.Itoa(v.ReplicaAnnouncePort)
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// outsideIP is an address of this machine that others may know.
+func outsideIP() string {
+	all, _ := net.InterfaceAddrs()
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	return "127.0.0.1"
+}
+
+// mine says whether an address is this node's, by whatever name.
+func (r *replication) mine(addr string) bool {
+	if addr == r.addr {
+		return true
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	_, own, _ := net.SplitHostPort(r.addr)
+	ips, err := net.LookupIP(host)
+	if err != nil || port != own {
+		return false
+	}
+	local, _ := net.InterfaceAddrs()
+	for _, ip := range ips {
+		for _, a := range local {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(ip) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// changed is called when the doors or the acks have.
+func (r *replication) changed() {
+	if run := r.run.Load(); run != nil {
+		r.n.srv.SetShipping(run.Doors().Acks > 0)
+	}
+	r.mu.Lock()
+	f := r.notify
+	r.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+// The methods of resp.Replication.
+
+const (
+	readOnly   = "READONLY You can't write against a read only replica."
+	noReplicas = "NOREPLICAS Not enough good replicas to write."
+	notReady   = "NOTREADY this node was not stopped cleanly: another one is to be promoted"
+	syncing    = "LOADING the data is coming from the primary"
+	starting   = "LOADING the server is starting"
+)
+
+func (r *replication) Admit() (generation uint64, refusal string) {
+	run := r.run.Load()
+	if run == nil {
+		return 0, starting
+	}
+	d := run.Doors()
+	switch {
+	case !open(d):
+		return 0, readOnly
+	case d.Short && r.refuse:
+		return 0, noReplicas
+	}
+	return d.Generation + 1, ""
+}
+
+func open(d *replicate.Doors) bool {
+	return d.Open && (d.Until == replicate.Forever || sinceBoot() < d.Until)
+}
+
+func (r *replication) Holds(generation uint64) bool {
+	d := r.run.Load().Doors()
+	return d.Generation+1 == generation && open(d)
+}
+
+func (r *replication) Readable() string {
+	if run := r.run.Load(); run != nil && run.Doors().Whole {
+		return ""
+	}
+	return syncing
+}
+
+func (r *replication) Alive() string {
+	if run := r.run.Load(); run != nil && run.Doors().NotReady {
+		return notReady
+	}
+	return ""
+}
+
+// Acked lets a reply go when enough replicas have its round, or when that takes
+// too long, as repl-ack-on-timeout says.
+func (r *replication) Acked(round uint64) (ready bool, err error) {
+	run := r.run.Load()
+	if run.Ready(round) {
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if round <= r.given {
+		if r.refuse {
+			return true, errNoAcks
+		}
+		return true, nil
+	}
+	if round > r.latest {
+		r.latest = round
+		r.asked = append(r.asked, ackAsked{round, time.Now()})
+	}
+	if !r.ticking {
+		r.ticking = true
+		time.AfterFunc(r.patience/4, r.expire)
+	}
+	return false, nil
+}
+
+// expire gives up on rounds that were waited for long enough.
+func (r *replication) expire() {
+	run := r.run.Load()
+	r.mu.Lock()
+	now, gave := time.Now(), false
+	for len(r.asked) > 0 {
+		a := r.asked[0]
+		if !run.Ready(a.round) {
+			if now.Sub(a.at) < r.patience {
+				break
+			}
+			r.given, gave = a.round, true
+			r.late++
+		}
+		r.asked = r.asked[1:]
+	}
+	if r.ticking = len(r.asked) > 0; r.ticking {
+		time.AfterFunc(r.patience/4, r.expire)
+	}
+	late, f := r.late, r.notify
+	r.mu.Unlock()
+	if gave {
+		r.n.log.Warn(errNoAcks.Error(), "refused", r.refuse, "so_far", late)
+		if f != nil {
+			f()
+		}
+	}
+}
+
+func (r *replication) Await(round uint64) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		if ready, err := r.Acked(round); ready {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+func (r *replication) Notify(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notify = f
+}
+
+func (r *replication) Lead() {
+	if run := r.run.Load(); run != nil {
+		run.Do(replicate.Lead{})
+	}
+}
+
+func (r *replication) Follow(host, port string) {
+	if run := r.run.Load(); run != nil {
+		run.Do(replicate.Follow{Addr: net.JoinHostPort(host, port)})
+	}
+}
+
+func (r *replication) Take(nc net.Conn, have []byte, from resp.Announced, args []string) {
+	run := r.run.Load()
+	if run == nil || run.Serve(nc, have, replicate.Peer{ID: from.ID, Addr: net.JoinHostPort(from.IP, from.Port)}, args) != nil {
+		nc.Close()
+	}
+}
+
+func (r *replication) Rewrite() error { return nil } // every change of the role is kept at once
+
+func (r *replication) Role() resp.Role {
+	run := r.run.Load()
+	if run == nil {
+		return resp.Role{Leads: true}
+	}
+	st := run.Status()
+	role := resp.Role{Leads: st.Role != replicate.Following, Offset: int64(st.Offset), State: linkState(&st)}
+	if !role.Leads {
+		host, port, _ := net.SplitHostPort(st.Primary)
+		role.Host = host
+		role.Port, _ = strconv.ParseInt(port, 10, 64)
+		return role
+	}
+	for _, p := range st.Replicas {
+		if host, port, err := net.SplitHostPort(p.Addr); err == nil && p.Attached {
+			role.Replicas = append(role.Replicas, resp.Announced{ID: strconv.FormatUint(p.Acked, 10), IP: host, Port: port})
+		}
+	}
+	return role
+}
+
+func linkState(st *replicate.Status) string {
+	switch {
+	case st.Link:
+		return "connected"
+	case st.Syncing:
+		return "sync"
+	case st.DownSince != 0:
+		return "connect"
+	}
+	return "connecting"
+}
+
+var _ resp.Replication = (*replication)(nil)
