@@ -107,13 +107,17 @@ func TestTranscripts(t *testing.T) {
 		switch {
 		case s == nil:
 			t.Errorf("no transcript shows %s: write testdata/%s.txt", c.Name, file)
-		case s.ok == 0:
+		case s.ok == 0 && !slices.Contains(betweenNodes, c.Name):
 			t.Errorf("no transcript shows %s succeed", c.Name)
 		case c.Write && !s.changed:
 			t.Errorf("%s is declared a write and never changed anything", c.Name)
 		}
 	}
 }
+
+// betweenNodes are the commands that are refused, or end a conversation of
+// commands: TestReplication has them.
+var betweenNodes = []string{"psync", "rl.pull", "rl.sync", "sync"}
 
 // sight is what all transcripts together showed of a command.
 type sight struct {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostWords are the address as REPLICAOF has it.
+func (s *testServer) hostWords() []string {
+	host, port, _ := net.SplitHostPort(s.addr)
+	return []string{host, port}
+}
+
+// section reads a section of INFO.
+func (c *testConn) section(name string) map[string]string {
+	fields := map[string]string{}
+	for _, line := range strings.Split(c.do("INFO", name).text, "\r\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			fields[k] = v
+		}
+	}
+	return fields
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for began := time.Now(); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it did not come to be that " + what)
+		}
+	}
+}
+
+// TestReplication has a replica follow a primary, with passwords, and take its
+// place.
+func TestReplication(t *testing.T) {
+	pass := []string{"--requirepass", "secret", "--masterauth", "secret", "--repl-ack", "1", "--repl-ack-on-timeout", "refuse"}
+	a := startTest(t, pass)
+	b := startTest(t, append([]string{"--replicaof", strings.Join(a.hostWords(), " ")}, pass...))
+	ca, cb := dial(t, a.addr), dial(t, b.addr)
+	for _, c := range []*testConn{ca, cb} {
+		c.do("AUTH", "secret")
+	}
+	until(t, "the replica is in step", func() bool { return cb.section("replication")["master_link_status"] == "up" })
+	until(t, "the primary knows", func() bool { return strings.Contains(ca.section("replication")["slave0"], "state=online") })
+
+	if got := ca.do("RL.ACQUIRE", "k", "1", "10").ints(); got[0] != 1 || got[2] != 9 {
+		t.Fatal("on the primary", got)
+	}
+	// The reply waited for the replica: it has it.
+	if got := cb.do("RL.PEEK", "k").ints(); got[2] != 9 {
+		t.Error("on the replica", got)
+	}
+	ca.do("RL.LIMIT", "SET", "n", "5:7")
+	until(t, "the named limit came", func() bool { return cb.do("RL.PEEK", "x", "@n").mark == '*' })
+	for _, words := range [][]string{{"RL.ACQUIRE", "k", "1", "10"}, {"DEL", "k"}, {"FLUSHALL"}, {"RL.LIMIT", "SET", "n", "1:1"}} {
+		if got := cb.do(words...); got.text != "READONLY You can't write against a read only replica." {
+			t.Errorf("%v on a replica: %q", words, got.text)
+		}
+	}
+	if got := cb.do("ROLE").lines(); !strings.Contains(strings.Join(got, " "), "connected") {
+		t.Error("ROLE of the replica", got)
+	}
+	if got := cb.do("PSYNC", "?", "-1"); got.mark != '-' {
+		t.Error("PSYNC", got)
+	}
+
+	if got := cb.do("REPLICAOF", "NO", "ONE"); got.text != "OK" {
+		t.Fatal(got)
+	}
+	until(t, "the old primary follows", func() bool { return b.node.repl.Role().Leads && !a.node.repl.Role().Leads })
+	ca = dial(t, a.addr) // its clients were closed
+	ca.do("AUTH", "secret")
+	until(t, "it is in step", func() bool { return ca.section("replication")["master_link_status"] == "up" })
+	if got := ca.do("RL.ACQUIRE", "k", "1", "10"); got.mark != '-' {
+		t.Error("the old primary still decides", got)
+	}
+	until(t, "an ack can come", func() bool { return strings.Contains(cb.section("replication")["slave0"], "state=online") })
+	if got := cb.do("RL.ACQUIRE", "k", "1", "10").ints(); got[0] != 1 || got[2] != 8 {
+		t.Error("on the new primary", got)
+	}
+	if got := ca.do("RL.PEEK", "k").ints(); got[2] != 8 {
+		t.Error("on the old one", got)
+	}
+
+	// The role is kept.
+	a.restart()
+	ca = dial(t, a.addr)
+	ca.do("AUTH", "secret")
+	until(t, "it follows again", func() bool { return ca.section("replication")["master_link_status"] == "up" })
+}
+
+// TestTooFewReplicas: without the replicas it needs a primary refuses before it
+// decides, or answers late.
+func TestTooFewReplicas(t *testing.T) {
+	for _, then := range []string{"refuse", "degrade"} {
+		t.Run(then, func(t *testing.T) {
+			a := startTest(t, []string{"--repl-ack", "1", "--repl-ack-on-timeout", then, "--repl-ack-timeout", "50ms"})
+			c := dial(t, a.addr)
+			got := c.do("RL.ACQUIRE", "k", "1", "10")
+			if then == "refuse" {
+				if got.text != "NOREPLICAS Not enough good replicas to write." {
+					t.Error(got)
+				}
+				if got := c.do("EXISTS", "k"); got.text != "0" {
+					t.Error("a refusal changed something")
+				}
+				return
+			}
+			if fmt.Sprint(got.ints()) != "[1 0 9 1000 10]" {
+				t.Error(got)
+			}
+		})
+	}
+}
