@@ -168,7 +168,6 @@ func (n *Node) onStart(m Start) {
 	n.log.reset(1)
 	n.watch.begin(n.now, &m.State)
 	n.watch.renew(n.c.FenceAfter)
-	n.emit(SetClock{n.clockBase})
 	for _, p := range m.State.Replicas {
 		n.lead.known[p.ID] = &replica{peer: p, counts: true, seen: n.now}
 	}

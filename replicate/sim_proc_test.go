@@ -98,6 +98,7 @@ func (h *host) start() {
 		panic(err)
 	}
 	p.contentAt = h.diskAt
+	p.base = clock - w.now.Milliseconds()
 	state := State{}
 	if h.state != "" {
 		var err error

@@ -27,7 +27,7 @@ var categories = []category{
 	{"hyperloglog", never},
 	{"geo", never},
 	{"stream", never},
-	{"pubsub", never},
+	{"pubsub", func(c *command) bool { return c.group == "pubsub" && c.subs == nil }},
 	{"admin", has(flagAdmin)},
 	{"fast", has(flagFast)},
 	{"slow", func(c *command) bool { return c.flags&flagFast == 0 }},

@@ -58,21 +58,34 @@ func clientSubs() []*command {
 // clientInfo is CLIENT INFO: one line in Redis's form.
 func clientInfo(s *Session, args [][]byte) { s.verbatim(s.infoLine() + "\n") }
 
-// clientTypes are Redis's; all clients here are normal.
+// clientTypes are Redis's; those of nodes are not clients here.
 var clientTypes = []string{"normal", "master", "replica", "slave", "pubsub"}
 
-// parseType reads a type of client and says whether it is the one there is.
-func parseType(word []byte) (normal bool, fault string) {
+// parseType reads a type of client.
+func parseType(word []byte) (kind, fault string) {
 	t := strings.ToLower(string(word))
 	if !slices.Contains(clientTypes, t) {
-		return false, fmt.Sprintf("ERR Unknown client type '%.64s'", word)
+		return "", fmt.Sprintf("ERR Unknown client type '%.64s'", word)
 	}
-	return t == "normal", ""
+	return t, ""
+}
+
+// isOf says whether a client is of a type; empty = any.
+func (p *peer) isOf(kind string) bool {
+	switch kind {
+	case "":
+		return true
+	case "normal":
+		return !p.listening.Load()
+	case "pubsub":
+		return p.listening.Load()
+	}
+	return false
 }
 
 // listArgs are the fields of CLIENT LIST [TYPE type] [ID id [id ...]].
 type listArgs struct {
-	none bool    // of a type that nobody is
+	kind string  // empty = any
 	ids  []int64 // nil = all
 }
 
@@ -80,11 +93,11 @@ func parseList(args [][]byte) (l listArgs, fault string) {
 	for len(args) > 0 {
 		switch {
 		case len(args) > 1 && equalFold(args[0], "type"):
-			normal, fault := parseType(args[1])
+			kind, fault := parseType(args[1])
 			if fault != "" {
 				return l, fault
 			}
-			l.none, args = !normal, args[2:]
+			l.kind, args = kind, args[2:]
 		case len(args) > 1 && equalFold(args[0], "id"):
 			for _, word := range args[1:] {
 				id, ok := parseInt(word)
@@ -111,11 +124,8 @@ func clientList(s *Session, args [][]byte) {
 		s.fail(fault)
 		return
 	}
-	var listed []*Session
-	if !l.none {
-		listed = s.srv.sessions()
-	}
-	if l.ids != nil && !l.none {
+	listed := slices.DeleteFunc(s.srv.sessions(), func(other *Session) bool { return !other.isOf(l.kind) })
+	if l.ids != nil {
 		byID := make(map[int64]*Session, len(listed))
 		for _, other := range listed {
 			byID[other.id] = other
@@ -160,9 +170,9 @@ func (srv *Server) sessions() []*Session {
 
 // killArgs are the filters of CLIENT KILL; all of them must fit.
 type killArgs struct {
-	old         bool // CLIENT KILL ip:port
-	none        bool // of a type that nobody is
-	me          bool // this connection too
+	old         bool   // CLIENT KILL ip:port
+	kind        string // of client, empty = any
+	me          bool   // this connection too
 	id          int64
 	addr, laddr string
 	user        *user
@@ -191,11 +201,11 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 				return k, errMaxAgeLow
 			}
 		case "type":
-			normal, fault := parseType(value)
+			kind, fault := parseType(value)
 			if fault != "" {
 				return k, fault
 			}
-			k.none = !normal
+			k.kind = kind
 		case "addr":
 			k.addr = string(value)
 		case "laddr":
@@ -218,7 +228,7 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 
 // fits says whether a client is meant, at a time of the server's clock in ms.
 func (k *killArgs) fits(p *peer, now int64) bool {
-	return !k.none && (k.id == 0 || k.id == p.id) && (k.addr == "" || k.addr == p.addr) && (k.laddr == "" || k.laddr == p.laddr) &&
+	return p.isOf(k.kind) && (k.id == 0 || k.id == p.id) && (k.addr == "" || k.addr == p.addr) && (k.laddr == "" || k.laddr == p.laddr) &&
 		(k.user == nil || k.user == p.shown.Load().user) && now-p.born >= k.age*1000
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +18,9 @@ type conn struct {
 	nc       net.Conn
 	in       inbox
 	given    bool          // the connection is another's now
+	writes   sync.Mutex    // held while something is written
+	pushing  sync.Mutex    // guards pushed
+	pushed   []byte        // messages to be written
 	readable time.Time     // the read deadline in force; zero = none
 	writable time.Time     // the write deadline in force
 	draining atomic.Int64  // Unix ns until which a stopping server still reads; 0 = it does not stop
@@ -89,7 +93,9 @@ func (c *conn) flush() bool {
 		c.nc.SetWriteDeadline(by)
 		c.writable = by
 	}
+	c.writes.Lock()
 	n, err := c.nc.Write(out)
+	c.writes.Unlock()
 	c.srv.counters.bytesOut.Add(uint64(n))
 	if err != nil {
 		c.ended(err)

@@ -16,6 +16,19 @@ func ping(s *Session, args [][]byte) {
 			s.fail(refusal)
 			return
 		}
+		if id := sentinelID(s.name); id != "" {
+			s.pinged = s.srv.repl.Contact(id)
+		}
+	}
+	if s.subs != nil && s.proto == 2 && len(args) <= 2 {
+		s.array(2)
+		s.text("pong")
+		if len(args) == 2 {
+			s.bulk(args[1])
+		} else {
+			s.text("")
+		}
+		return
 	}
 	switch len(args) {
 	case 1:
@@ -130,6 +143,7 @@ func quit(s *Session, args [][]byte) {
 
 // resetSession is RESET: the conversation as it was at its start.
 func resetSession(s *Session, args [][]byte) {
+	s.endSubscriptions()
 	s.proto, s.name, s.mute, s.noEvict, s.noTouch = 2, "", answered, false, false
 	s.toDefault()
 	s.endMulti()

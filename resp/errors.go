@@ -7,6 +7,7 @@ const (
 	errOOM           = "OOM command not allowed when used memory > 'maxmemory'."
 	errNoAuth        = "NOAUTH Authentication required."
 	errNoPermKey     = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	errNoPermChannel = "NOPERM this user has no permissions to access one of the channels used as arguments"
 	errWrongPass     = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	errHelloNoAuth   = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"

@@ -135,6 +135,9 @@ func (c *sock) unpark(fault error) {
 	default: // it has its next turn behind the others
 		c.out = nil
 		c.s.Written()
+		if !c.sendPushed() {
+			return
+		}
 		c.state = queued
 		c.loop.again = append(c.loop.again, c)
 	}

@@ -1,6 +1,9 @@
 package resp
 
-import "net"
+import (
+	"net"
+	"strings"
+)
 
 // Replication is what the wire asks of who leads and follows. It is called from
 // connections and never waits, except in Await, Lead and Follow. A server without
@@ -32,6 +35,10 @@ type Replication interface {
 	// Figures are those of INFO replication, Role what ROLE answers.
 	Figures() [][2]string
 	Role() Role
+	// Hello is what a Sentinel published. Contact notes that one has sent a PING; what
+	// it returns is to be called when the answer has arrived.
+	Hello(text string)
+	Contact(sentinel string) (arrived func())
 	// Rewrite keeps the role for the next start.
 	Rewrite() error
 }
@@ -99,6 +106,16 @@ func (srv *Server) ready(s *Session) (ready bool, err error) {
 
 // sentinelName is how the names of Sentinels' connections begin.
 const sentinelName = "sentinel-"
+
+// sentinelID is the id in the name of the connection on which a Sentinel sends
+// PING: sentinel-, the first 8 hex digits of its id, -cmd.
+func sentinelID(name string) string {
+	id, ok := strings.CutPrefix(name, sentinelName)
+	if id, is := strings.CutSuffix(id, "-cmd"); ok && is && len(id) == 8 {
+		return id
+	}
+	return ""
+}
 
 // CloseClients ends the connections of all clients, so that their pools dial anew
 // and ask who leads: but for Sentinels', and for whoever has said REPLICAOF.

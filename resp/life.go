@@ -31,6 +31,11 @@ type carrier interface {
 	cut()
 	// wake has a connection that rests call Feed again. srv.mu is held.
 	wake()
+	// push sends what comes unasked, behind what is under way. It may be called from
+	// any goroutine.
+	push(raw []byte)
+	// confirmed calls f when all that was sent has arrived at the other host.
+	confirmed(f func())
 	// session is the conversation that is carried.
 	session() *Session
 }
@@ -127,7 +132,7 @@ func (l *life) readBy() (by time.Time) {
 	if !l.unknown.IsZero() {
 		by = nearest(by, l.unknown.Add(l.srv.within.auth))
 	}
-	if idle := l.srv.settings.Load().Timeout; idle > 0 {
+	if idle := l.srv.settings.Load().Timeout; idle > 0 && l.s.subs == nil {
 		by = nearest(by, l.heard.Add(idle))
 	}
 	return by

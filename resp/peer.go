@@ -27,11 +27,12 @@ type peer struct {
 	unix  bool
 	born  int64 // server's clock, ms
 
-	shown   atomic.Pointer[identity] // never changed, replaced
-	lastCmd atomic.Pointer[command]  // of the last Feed that had one; nil = unknown to us
-	active  atomic.Int64             // server's clock then, ms
-	held    atomic.Int64             // bytes of its buffers
-	killed  atomic.Bool              // it is to end; nothing more is executed
+	shown     atomic.Pointer[identity] // never changed, replaced
+	lastCmd   atomic.Pointer[command]  // of the last Feed that had one; nil = unknown to us
+	active    atomic.Int64             // server's clock then, ms
+	held      atomic.Int64             // bytes of its buffers
+	listening atomic.Bool              // it has subscriptions
+	killed    atomic.Bool              // it is to end; nothing more is executed
 }
 
 // show makes the session's identity that which others see.
@@ -57,7 +58,7 @@ func (p *peer) flags(is *identity) string {
 	for _, f := range []struct {
 		set    bool
 		letter byte
-	}{{p.killed.Load(), 'A'}, {p.unix, 'U'}, {is.noEvict, 'e'}, {is.noTouch, 'T'}} {
+	}{{p.killed.Load(), 'A'}, {p.listening.Load(), 'P'}, {p.unix, 'U'}, {is.noEvict, 'e'}, {is.noTouch, 'T'}} {
 		if f.set {
 			b.WriteByte(f.letter)
 		}

@@ -103,6 +103,7 @@ type Server struct {
 	nextID     atomic.Int64
 	pause      pause
 	budget     budget
+	pubsub     pubsub
 	counters   counters
 	slow       slowLog
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
@@ -229,6 +230,7 @@ func (srv *Server) start(nc net.Conn) {
 	var c carrier
 	if refusal == "" {
 		c = srv.carry(nc)
+		c.session().carrier = c
 		srv.conns[c] = struct{}{}
 	}
 	srv.mu.Unlock()

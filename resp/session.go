@@ -57,10 +57,14 @@ type Session struct {
 
 	delay time.Duration // the output is to go out so much later than it was made; it is not read from meanwhile
 
-	generation uint64      // what leads this node to decide, while it made the output; 0 = it decided nothing
-	announced  Announced   // by REPLCONF
-	leaves     *leaving    // with actionHand
-	spared     atomic.Bool // CloseClients leaves it alone
+	generation uint64         // what leads this node to decide, while it made the output; 0 = it decided nothing
+	announced  Announced      // by REPLCONF
+	leaves     *leaving       // with actionHand
+	subs       *subscriptions // nil = none
+	pushProto  atomic.Int32   // 1 = messages go out as RESP3 has them
+	carrier    carrier        // set before the first Feed
+	pinged     func()         // a Sentinel's PING is answered: to be called when that has arrived
+	spared     atomic.Bool    // CloseClients leaves it alone
 
 	authed bool
 	wrong  int      // wrong passwords since the last right one
@@ -174,6 +178,10 @@ func (s *Session) Written() {
 	}
 	s.out = s.out[:0]
 	s.round, s.delay, s.ship, s.generation = 0, 0, 0, 0
+	if s.pinged != nil {
+		s.carrier.confirmed(s.pinged)
+		s.pinged = nil
+	}
 }
 
 // abort ends the conversation after a fault in the command at hand: what came
@@ -188,6 +196,7 @@ func (s *Session) abort() {
 // end is the end of the conversation: it leaves nothing behind.
 func (s *Session) end() {
 	s.endMulti()
+	s.endSubscriptions()
 	s.turn, s.touring = nil, 0
 }
 
@@ -197,6 +206,9 @@ func (s *Session) keeps() int64 {
 	n := keptPerWatch*len(s.watches) + 2*s.watched + s.touring // a watched key is kept here and in its shard
 	if s.multi != nil {
 		n += s.multi.bytes
+	}
+	if s.subs != nil {
+		n += s.subs.bytes
 	}
 	return int64(n)
 }
@@ -234,6 +246,7 @@ func (s *Session) dispatch(args [][]byte, inline bool) {
 	case !s.user.rights.Load().everything && !s.permitted(c, args):
 	case c.flags&flagLoading == 0 && s.srv.loading.Load():
 		s.fail(errLoading)
+	case s.subs != nil && s.listens(c):
 	case s.srv.repl != nil && s.barredByRole(c):
 	case s.srv.mustLast && s.barred(c):
 	case s.multi != nil && c.flags&flagAtOnce == 0:

@@ -34,6 +34,7 @@ type sock struct {
 	unread  bool      // it is queued to be read, not to go on with what it holds
 	deaf    bool      // while it is gated: it is not in the epoll set
 	in      inbox     // what came and is not executed yet
+	pushed  []byte    // messages that wait for what is under way
 	out     []byte    // what the socket has not taken yet, or what waits at the gate
 	writeBy time.Time // when out must be out
 	until   time.Time // a stopping server reads until then; zero = it does not stop
@@ -66,7 +67,10 @@ func (c *sock) cut() { c.loop.post(c.close) }
 func (c *sock) wake() {
 	c.loop.post(func() {
 		if c.state == resting && c.expect(syscall.EPOLL_CTL_ADD, syscall.EPOLLIN) {
-			c.turn(c.in.buf)
+			c.state = reading
+			if c.sendPushed() {
+				c.turn(c.in.buf)
+			}
 		}
 	})
 }
@@ -114,7 +118,7 @@ func (c *sock) release() {
 		l.socks[c.fd] = nil
 		syscall.Close(c.fd) // leaves the epoll set with it
 	}
-	c.in, c.out, c.state = inbox{}, nil, gone
+	c.in, c.out, c.pushed, c.state = inbox{}, nil, nil, gone
 	l.unwatch(c)
 	l.count.Add(-1)
 	c.s.end()
@@ -208,7 +212,7 @@ func (c *sock) turn(in []byte) {
 }
 
 // account notes what the buffers take.
-func (c *sock) account() { c.holds(int64(cap(c.in.buf) + cap(c.out))) }
+func (c *sock) account() { c.holds(int64(cap(c.in.buf) + cap(c.out) + cap(c.pushed))) }
 
 // execute feeds the session and sends its output. The session answers into the
 // loop's buffer, and has none of its own.
@@ -271,7 +275,9 @@ func (c *sock) flush() {
 func (c *sock) sent() {
 	c.out = nil
 	c.s.Written()
-	c.turn(c.in.buf)
+	if c.sendPushed() {
+		c.turn(c.in.buf)
+	}
 }
 
 // deadline is when the connection ends unless something happens; zero = never.

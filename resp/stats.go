@@ -41,6 +41,7 @@ type counters struct {
 	clamped        atomic.Uint64
 	keysRefused    atomic.Uint64
 	closedAtGate   atomic.Uint64
+	slowListeners  atomic.Uint64
 	bytesIn        atomic.Uint64
 	bytesOut       atomic.Uint64
 }

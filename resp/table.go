@@ -36,6 +36,7 @@ func rows() []*command {
 	all = append(all, connectionRows()...)
 	all = append(all, aclRows()...)
 	all = append(all, replicationRows()...)
+	all = append(all, pubSubRows()...)
 	return append(all, serverRows()...)
 }
 

@@ -390,3 +390,27 @@ func linkState(st *replicate.Status) string {
 }
 
 var _ resp.Replication = (*replication)(nil)
+
+// Hello passes on what a Sentinel published: its ip, port, id and epoch, then the
+// name, ip, port and epoch of the primary as it has them.
+func (r *replication) Hello(text string) {
+	w := strings.Split(text, ",")
+	run := r.run.Load()
+	if len(w) != 8 || run == nil {
+		return
+	}
+	epoch, err := strconv.ParseUint(w[7], 10, 64)
+	if err != nil {
+		return
+	}
+	run.Tell(replicate.Hello{Sentinel: w[2], From: net.JoinHostPort(w[0], w[1]), Name: w[4], Addr: net.JoinHostPort(w[5], w[6]), Epoch: epoch})
+}
+
+func (r *replication) Contact(sentinel string) (arrived func()) {
+	at := sinceBoot()
+	return func() {
+		if run := r.run.Load(); run != nil {
+			run.Tell(replicate.Contact{Sentinel: sentinel, At: at})
+		}
+	}
+}
