@@ -2,10 +2,10 @@ package resp
 
 import "time"
 
-// confirmEvery is how often it is looked whether the other host has what was
-// sent to it, confirmFor how long.
+// It is looked whether the other host has what was sent to it after confirmFirst,
+// then each time after twice as long, for confirmFor at most.
 const (
-	confirmEvery = 15 * time.Millisecond
+	confirmFirst = 2 * time.Millisecond
 	confirmFor   = 3 * time.Second
 )
 
@@ -46,14 +46,14 @@ func (c *conn) sendPushed() {
 }
 
 // confirmed calls f when all that was sent until now has arrived.
-func (c *conn) confirmed(f func()) { c.confirmBy(f, time.Now().Add(confirmFor)) }
+func (c *conn) confirmed(f func()) { c.confirmAfter(confirmFirst, f) }
 
-func (c *conn) confirmBy(f func(), by time.Time) {
-	time.AfterFunc(confirmEvery, func() {
+func (c *conn) confirmAfter(wait time.Duration, f func()) {
+	time.AfterFunc(wait, func() {
 		if arrivedAt(c.nc) {
 			f()
-		} else if time.Now().Before(by) {
-			c.confirmBy(f, by)
+		} else if wait < confirmFor {
+			c.confirmAfter(2*wait, f)
 		}
 	})
 }

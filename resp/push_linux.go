@@ -42,17 +42,17 @@ func (c *sock) sendPushed() bool {
 }
 
 // confirmed calls f when all that was sent until now has arrived.
-func (c *sock) confirmed(f func()) { c.confirmBy(f, time.Now().Add(confirmFor)) }
+func (c *sock) confirmed(f func()) { c.confirmAfter(confirmFirst, f) }
 
-func (c *sock) confirmBy(f func(), by time.Time) {
-	time.AfterFunc(confirmEvery, func() {
+func (c *sock) confirmAfter(wait time.Duration, f func()) {
+	time.AfterFunc(wait, func() {
 		c.loop.post(func() {
 			switch {
 			case c.state == gone:
 			case len(c.out) == 0 && hasArrived(c.fd):
 				f()
-			case time.Now().Before(by):
-				c.confirmBy(f, by)
+			case wait < confirmFor:
+				c.confirmAfter(2*wait, f)
 			}
 		})
 	})
