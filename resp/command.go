@@ -224,6 +224,15 @@ func (c *command) appendKeys(keys, args [][]byte) [][]byte {
 	return keys
 }
 
+// fewWords is how many words a command may have that works in a moment.
+const fewWords = 64
+
+// lengthy says whether a call of so many words may take long: if it concerns
+// many keys, or if it is not about keys and not quick.
+func (c *command) lengthy(words int) bool {
+	return words > fewWords || c.first == 0 && c.flags&flagFast == 0
+}
+
 // span is where the keys are in a call of n words, if the row says where.
 func (c *command) span(n int) (first, last, step int) {
 	last = c.last

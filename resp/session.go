@@ -23,8 +23,9 @@ const (
 	actionClose        // write what is there, then close
 )
 
-// feedNs is how long a Feed may work, ns: after that it begins no more than one
-// further command, so that the others on its event loop have their turn.
+// feedNs is how long a Feed may work, ns: after that it begins no further
+// command, or one if they are short, so that the others on its event loop have
+// their turn.
 const feedNs = 250_000
 
 // Session is one client's conversation: bytes in, bytes out. It is used by one
@@ -128,7 +129,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 			if began == 0 {
 				began = s.ns
 			}
-			s.long = s.ns-began >= feedNs
+			s.long = s.worked(len(args))-began >= feedNs
 			if s.mute != answered {
 				s.hush()
 			}
@@ -140,6 +141,18 @@ func (s *Session) Feed(in []byte) (taken int) {
 	s.full = len(s.out) >= flushAt || s.turn != nil || s.delay > 0 || s.long
 	s.settle()
 	return taken
+}
+
+// worked is the server's clock after the command at hand, of so many words. It
+// is read only where it may have moved: after any other command it is near
+// enough what it was at dispatch.
+func (s *Session) worked(words int) (ns int64) {
+	if s.cmd == nil || !s.cmd.lengthy(words) {
+		return s.ns
+	}
+	ns = s.srv.clock.NowNs()
+	s.lap(ns)
+	return ns
 }
 
 // inTurns does a turn of a long command. While it is not done, each Feed does

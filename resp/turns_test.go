@@ -43,3 +43,40 @@ func TestFeedEndsInTime(t *testing.T) {
 		}
 	}
 }
+
+// handClock stands until it is moved.
+type handClock struct{ ns *int64 }
+
+func (c handClock) NowNs() int64 { return 1767225600e9 + *c.ns }
+
+// A command that is marked as lengthy and takes as long as a Feed may is the last
+// of its Feed: the clock is read behind it, and not only at the next one.
+func TestFeedEndsAfterALongCommand(t *testing.T) {
+	ns := new(int64)
+	srv := newTestServer(handClock{ns})
+	work := func(s *Session, _ [][]byte) {
+		*ns += feedNs
+		s.ok()
+	}
+	srv.table = newTable(append(rows(),
+		&command{name: "work", arity: -1, group: "server", run: work},
+		&command{name: "workfast", arity: -1, flags: flagFast, group: "server", run: work}))
+	srv.counters.cells = make([]cell, srv.table.count+1)
+	for _, c := range []struct {
+		in   []byte
+		each int // commands of a Feed
+	}{
+		{frame("WORK"), 1},
+		{frame("WORKFAST"), 2},
+		{frame(append([]string{"WORKFAST"}, make([]string, fewWords)...)...), 1},
+	} {
+		s := srv.newSession("test", "test")
+		taken := s.Feed(bytes.Repeat(c.in, 5))
+		if taken != c.each*len(c.in) || !s.full {
+			t.Errorf("%.20q: %d commands in a Feed, want %d", c.in, taken/len(c.in), c.each)
+		}
+	}
+	if sum := srv.Stats().Duration.Sum; sum != 4*float64(feedNs)/1e9 {
+		t.Errorf("%v s are counted as worked", sum)
+	}
+}
