@@ -126,7 +126,7 @@ func New(c Config) *Server {
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
 		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
 		table: newTable(rows()), conns: map[carrier]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
-		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin},
+		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin, wrongPass: wrongPassDelay, wrongPassMost: maxWrongPassDelay},
 	}
 	srv.counters.cells = make([]cell, srv.table.count+1)
 	srv.accounts = newAccounts(srv.table, c.Settings.Password, c.Users, c.UserStore)
