@@ -35,6 +35,9 @@ var built struct {
 // once more.
 const asServer = "RL_TEST_AS_SERVER=1"
 
+// programEnv names the program for a test that runs in a process of its own.
+const programEnv = "RL_TEST_PROGRAM"
+
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Environ(), asServer) && underRace() {
 		main()
@@ -52,6 +55,9 @@ func program(t testing.TB, args ...string) *exec.Cmd {
 	built.once.Do(func() {
 		if underRace() {
 			built.path, built.err = os.Executable()
+			return
+		}
+		if built.path = os.Getenv(programEnv); built.path != "" {
 			return
 		}
 		if built.dir, built.err = os.MkdirTemp("", "rlserver-test"); built.err != nil {
