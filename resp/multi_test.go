@@ -303,7 +303,7 @@ func TestExecFaultUnlocks(t *testing.T) {
 		if got != "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:0\r\n" {
 			t.Errorf("%q", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the keys are still locked")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -255,14 +257,20 @@ func (p *process) answers() bool {
 	return string(answer) == "+PONG\r\n"
 }
 
-// freePort is a port that nobody listened on a moment ago.
+// freePort is a port that nobody listened on a moment ago, from below those that the system gives to clients: another
+// test's client would take one of these before the server does.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, count, tries = 10_000, 20_000, 100
+	var err error
+	for range tries {
+		port := strconv.Itoa(lowest + rand.IntN(count))
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal(err)
+	return ""
 }
