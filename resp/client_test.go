@@ -37,7 +37,7 @@ func (c *client) bulk() string {
 // TestClientList: every connection has a line, whatever it is at; more than fit
 // into one turn too.
 func TestClientList(t *testing.T) {
-	const others = listedAtOnce + 10
+	const others = 260
 	carried(t, func(srv *Server) { apply(srv, func(s *Settings) { s.MaxClients = 2 * others }) }, func(t *testing.T, srv *Server, addr string) {
 		c := connect(t, addr)
 		for i := range others {

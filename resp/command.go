@@ -56,7 +56,7 @@ type command struct {
 	step       int
 	keysOf     func(args [][]byte) []int // where the keys are, if that depends on the arguments
 	touch      touch                     // what is done to the keys, if the flags do not tell
-	tours      func(args [][]byte) bool  // whether it goes through all keys in turns, as a tour; nil = never
+	notInMulti func(args [][]byte) bool  // which calls are refused inside MULTI; nil = none, but for flagNoMulti
 	group      string
 	also       []string // ACL categories that neither group nor flags tell, without @; of a subcommand its command's too
 	summary    string

@@ -49,7 +49,9 @@ type Session struct {
 	watched int           // bytes of their keys
 	touring int           // bytes that a command in turns has found so far
 	tx      *shard.Tx     // what EXEC runs commands on, nil = each locks its own keys
-	atOnce  bool          // in EXEC: what works in turns does them all
+	looked  int           // keys and names that EXEC's commands went through under its locks
+	atOnce  bool          // in EXEC
+	exec    *execution    // what EXEC does when the keys are free again, nil = nothing
 
 	progress uint64 // commands taken so far
 
@@ -153,19 +155,6 @@ func (s *Session) worked(words int) (ns int64) {
 	ns = s.srv.clock.NowNs()
 	s.lap(ns)
 	return ns
-}
-
-// inTurns does a turn of a long command. While it is not done, each Feed does
-// one more, and the client's next commands wait. In EXEC others wait instead.
-func (s *Session) inTurns(turn func(*Session) (done bool)) {
-	for s.atOnce {
-		if turn(s) {
-			return
-		}
-	}
-	if s.turn = turn; turn(s) {
-		s.turn = nil
-	}
 }
 
 // Output is what is to be written; Written empties it and keeps the buffer

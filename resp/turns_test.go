@@ -2,6 +2,8 @@ package resp
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -80,3 +82,51 @@ func TestFeedEndsAfterALongCommand(t *testing.T) {
 		t.Errorf("%v s are counted as worked", sum)
 	}
 }
+
+// What tells as much as it is asked for works in turns, and is answered in parts.
+func TestLongAnswersInTurns(t *testing.T) {
+	srv := newTestServer(tickingClock{new(int64)})
+	srv.options = manyOptions{}
+	apply(srv, func(s *Settings) { s.SlowLogLen, s.SlowerThan = 1000, 0 })
+	c, other := newTalker(t, srv), newTalker(t, srv)
+	for range 1000 {
+		c.raw("ECHO " + strings.Repeat("x", 100))
+	}
+	words := func(n int, of string) string { return strings.Repeat(" "+of, n) }
+	for call, elements := range map[string]int{
+		"COMMAND":                              len(srv.table.rows),
+		"COMMAND INFO":                         len(srv.table.rows),
+		"COMMAND DOCS":                         2 * len(srv.table.rows),
+		"COMMAND INFO" + words(3000, "client"): 3000,
+		"COMMAND DOCS" + words(3000, "client"): 6000,
+		"SLOWLOG GET -1":                       1000,
+		"CONFIG GET" + words(3000, "x"):        2,
+	} {
+		in := frame(strings.Fields(call)...)
+		largest, turns := 0, 0
+		var out []byte
+		for taken := 0; taken < len(in) || c.s.full; turns++ {
+			taken += c.s.Feed(in[taken:])
+			largest = max(largest, len(c.s.Output()))
+			out = append(out, c.s.Output()...)
+			c.s.Written()
+			if len(in) > 0 {
+				clear(in[:taken]) // the buffer it came in is used for something else
+			}
+			if got := other.raw("PING"); got != "+PONG\r\n" {
+				t.Fatalf("another client gets %q", got)
+			}
+		}
+		if want := fmt.Sprintf("*%d\r\n", elements); !bytes.HasPrefix(out, []byte(want)) || bytes.Contains(out, []byte("\x00")) {
+			t.Errorf("%.30s: %.100q, want %s", call, out, want)
+		}
+		if least := max(2, elements/100); turns < least && elements > 2 || largest > flushAt+16<<10 {
+			t.Errorf("%.30s: done in %d turns, %d bytes at once", call, turns, largest)
+		}
+	}
+}
+
+// manyOptions has one option, which every pattern fits.
+type manyOptions struct{ noOptions }
+
+func (manyOptions) Get(string) [][2]string { return [][2]string{{"port", "1"}} }
