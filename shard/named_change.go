@@ -139,16 +139,9 @@ func (l *Limits) Load(changes []Change) error {
 			c.remove(string(ch.Key))
 			continue
 		}
-		n := NamedLimit{Name: string(ch.Key), Origin: Origin(ch.Kind)}
-		err := n.Parse(ch.Value)
-		if err == nil {
-			err = CheckLimitName(ch.Key)
-		}
-		if err == nil && n.Origin > FromFile {
-			err = fmt.Errorf("origin %d is unknown", ch.Kind)
-		}
+		n, err := parseNamed(ch)
 		if err != nil {
-			return fmt.Errorf("named limit %+.64q: %w", ch.Key, err)
+			return err
 		}
 		c.put(n)
 	}
