@@ -116,10 +116,21 @@ func churn(w *world, rng *rand.Rand) {
 	}
 }
 
+// seeds is how many histories are tried of so many.
+func seeds(n uint64) uint64 {
+	switch {
+	case soaking:
+		return 5 * n
+	case testing.Short():
+		return 1
+	}
+	return n
+}
+
 // TestPowerLoss: at whatever operation the power goes, the next start finds the state of exactly one round, and none older than the last
 // one that was waited for.
 func TestPowerLoss(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range seeds(4) {
 		c := newCrasher(seed, thin)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 2 { // two processes, one after the other
@@ -138,7 +149,7 @@ func TestPowerLoss(t *testing.T) {
 
 // TestPowerLossDuringRecovery: the same while writing fails and everything is written anew.
 func TestPowerLossDuringRecovery(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range seeds(3) {
 		c := newCrasher(seed, 2*thin)
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var failing errorfs.Toggle

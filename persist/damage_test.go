@@ -118,10 +118,13 @@ func newHistory(t *testing.T) (h history) {
 
 // flips is how many bytes of each file are damaged, at equal distances, one start for each.
 func flips() int {
-	if soaking {
+	switch {
+	case soaking:
 		return 200
+	case testing.Short():
+		return max(1, 20/thin)
 	}
-	return max(1, 30/thin)
+	return 30
 }
 
 // TestBitFlips: whichever byte is damaged, a start finds what was there, or refuses with a text that says what to do, or lacks the last
@@ -230,6 +233,23 @@ func TestFilesOfAnotherTime(t *testing.T) {
 			}
 			t.Logf("files of %s in %s: %v", other.what, image.what, found)
 		}
+	}
+}
+
+// TestMarkOfAnotherHistory: a round that was written anew, after the one that MARK speaks of was lost with its MARK, is not taken for it.
+func TestMarkOfAnotherHistory(t *testing.T) {
+	mark := func(more ...string) image {
+		mem := vfs.NewCrashableMem()
+		w := open(t, Options{FS: mem, Mode: Shutdown})
+		w.debit(append(more, "a")...)
+		w.save()
+		w.close()
+		return image{files: files(t, mem, dir), want: w.state()}
+	}
+	one, other := mark(), mark("b")
+	one.files[dir+"/"+markFile] = other.files[dir+"/"+markFile]
+	if got, _, err := stateOn(t, written(t, one.files)); err == nil || !helpful(err) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -136,12 +136,17 @@ func TestFaultAtEveryOperation(t *testing.T) {
 		{err: errENOSPC},
 		{err: errEIO, lasts: 2500 * time.Millisecond},
 		{err: errEIO, second: true},
+		{err: errEIO, ours: true},
+		{err: errEIO, second: true, ours: true},
 	} {
-		ops := 0
-		for fired := true; fired; ops += stride {
+		ops, step := 0, stride()
+		if f.ours {
+			step = 1
+		}
+		for fired := true; fired; ops += step {
 			synctest.Test(t, func(t *testing.T) { fired = f.strikes(t, ops) })
 		}
-		t.Logf("%v, for %v, second %v: %d operations", f.err, f.lasts, f.second, ops)
+		t.Logf("%v, for %v, second %v, our files %v: %d operations", f.err, f.lasts, f.second, f.ours, ops)
 	}
 }
 
@@ -151,6 +156,7 @@ type fault struct {
 	err    error
 	lasts  time.Duration
 	second bool
+	ours   bool // only operations on CURRENT and MARK count
 
 	armed atomic.Bool
 	first atomic.Int64 // when it struck, ns
@@ -171,6 +177,7 @@ func (f *fault) inject(op errorfs.Op, at int) error {
 		}
 	case f.second && now == t0:
 		// of the handle that is dead already
+	case f.ours && !strings.Contains(op.Path, currentFile+tmpSuffix) && !strings.Contains(op.Path, markFile+tmpSuffix):
 	case f.n.Add(1) == int64(at+1):
 		f.first.Store(now)
 		return f.err
@@ -182,7 +189,7 @@ func (f *fault) inject(op errorfs.Op, at int) error {
 
 // strikes lets operation number at fail and says whether there were so many.
 func (f *fault) strikes(t *testing.T, at int) (fired bool) {
-	run := &fault{err: f.err, lasts: f.lasts, second: f.second}
+	run := &fault{err: f.err, lasts: f.lasts, second: f.second, ours: f.ours}
 	mem := vfs.NewCrashableMem()
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error { return run.inject(op, at) }))
 	endures(t, fmt.Sprint("operation ", at), mem, fs, func() { run.armed.Store(true) })
@@ -442,6 +449,29 @@ func TestFrozenGuardChangesNothing(t *testing.T) {
 	}
 }
 
+// TestMarkersComeAfterTheirFiles: a disk may keep names that were not synced in any order, but a marker never without what it names.
+func TestMarkersComeAfterTheirFiles(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	g := newGuard(mem)
+	if err := errors.Join(g.MkdirAll(dir, dirMode), syncDir(mem, "/")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"MANIFEST-000001", markerPrefix + "manifest.000001.MANIFEST-000001"} {
+		f, err := g.Create(dir+"/"+name, writeCategory)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, markerPrefix) { // and no sync of the directory yet
+			if names, err := mem.CrashClone(vfs.CrashCloneCfg{}).List(dir); err != nil || !slices.Contains(names, "MANIFEST-000001") {
+				t.Errorf("%q, %v", names, err)
+			}
+		}
+	}
+}
+
 // TestFatalfNeverReturns: Pebble takes data for durable that is not, if it does.
 func TestFatalfNeverReturns(t *testing.T) {
 	g := newGuard(vfs.NewMem())
@@ -477,17 +507,20 @@ func TestParkedWorker(t *testing.T) {
 	}
 }
 
-// TestDeadHandleNeverSucceeds: the guard lets Pebble believe that all is well; nobody else may.
+// TestDeadHandleNeverSucceeds: the guard lets Pebble believe that all is well; nobody else may, whoever is told first.
 func TestDeadHandleNeverSucceeds(t *testing.T) {
-	for range 10 {
-		h, err := openHandle(vfs.NewMem(), dir, 1, false, new(site))
-		if err != nil {
-			t.Fatal(err)
+	h := &handle{jobs: make(chan func())}
+	go func() {
+		for job := range h.jobs {
+			job()
 		}
+	}()
+	defer close(h.jobs)
+	for i := range 50_000 {
+		h.guard = newGuard(vfs.NewMem())
 		if err := h.run(func(*pebble.DB) error { h.guard.fail(errEIO); return nil }); err == nil {
-			t.Fatal("a job succeeded on a handle that died meanwhile")
+			t.Fatalf("job %d succeeded on a handle that died meanwhile", i)
 		}
-		h.abandon()
 	}
 }
 

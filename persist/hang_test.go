@@ -46,7 +46,7 @@ func (h *hang) inject(op errorfs.Op) error {
 func TestDiskHangsAtEveryOperation(t *testing.T) {
 	for _, err := range []error{nil, errEIO} {
 		ops, held := 0, 0
-		for hung := true; hung; ops += stride {
+		for hung := true; hung; ops += stride() {
 			synctest.Test(t, func(t *testing.T) {
 				h := &hang{at: int64(ops + 1), err: err}
 				var late bool

@@ -55,7 +55,7 @@ func (f shortFile) Write(p []byte) (int, error) {
 func TestShortWrites(t *testing.T) {
 	for _, err := range []error{io.ErrShortWrite, errENOSPC, nil} {
 		writes := 0
-		for fired := true; fired; writes += stride {
+		for fired := true; fired; writes += stride() {
 			synctest.Test(t, func(t *testing.T) {
 				mem := vfs.NewCrashableMem()
 				short := shortFS{FS: mem, at: int64(writes + 1), err: err, armed: new(atomic.Bool), n: new(atomic.Int64)}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
@@ -20,8 +22,11 @@ func TestFaultWhileStarting(t *testing.T) {
 		want  state
 	}{{"after a clean stop", clean, want}, {"after a crash", crashed, want}, {"the first time", nil, state{}}} {
 		for _, fault := range []error{errEIO, errENOSPC} {
-			refused, ops := 0, 0
-			for fired := true; fired; ops += 1 {
+			refused, ops, step := 0, 0, 1
+			if testing.Short() {
+				step = 3 * thin
+			}
+			for fired := true; fired; ops += step {
 				var said error
 				fired, said = startsWith(t, fmt.Sprintf("%s, operation %d: %v", c.what, ops, fault), c.image, c.want, fault, int64(ops+1))
 				if said != nil {
@@ -103,4 +108,22 @@ func TestStartOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, got, want)
+}
+
+// TestLockThatCannotBeMade: only a lock that somebody has is called another server.
+func TestLockThatCannotBeMade(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{{errENOSPC, "make room"}, {errEIO, "cannot be written"}, {syscall.EAGAIN, "another rlserver uses the data directory"}} {
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpLock {
+				return c.err
+			}
+			return nil
+		}))
+		if _, err := Open(Options{FS: fs, Dir: dir}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
 }

@@ -22,7 +22,15 @@ const dir = "/data"
 var soaking = os.Getenv("RLSERVER_SOAK") != ""
 
 // stride is how far apart the operations are that fail one after the other: all in make soak, some in other runs.
-var stride = map[bool]int{true: 1, false: 1 + 2*thin}[soaking]
+func stride() int {
+	switch {
+	case soaking:
+		return 1
+	case testing.Short():
+		return 1 + 4*thin
+	}
+	return 3
+}
 
 // start is when tests begin, Unix ms; entries are made so that they never become idle.
 const start = 1_700_000_000_000

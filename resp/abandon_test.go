@@ -51,7 +51,10 @@ func TestStopDropsTurns(t *testing.T) {
 // it too.
 func TestStopAwaitsTurns(t *testing.T) {
 	var enough, turns atomic.Int64
-	carried(t, func(srv *Server) { addEndless(srv, &enough, &turns) }, func(t *testing.T, srv *Server, addr string) {
+	carried(t, func(srv *Server) {
+		srv.within.turns = patience
+		addEndless(srv, &enough, &turns)
+	}, func(t *testing.T, srv *Server, addr string) {
 		c := connect(t, addr)
 		c.send("PING\r\nENDLESS\r\nPING\r\n")
 		c.expect("+PONG\r\n")
@@ -65,7 +68,10 @@ func TestStopAwaitsTurns(t *testing.T) {
 // gone altogether; if it only sends no more, it has some time for its answer.
 func TestGoneClientsTurns(t *testing.T) {
 	var enough, turns atomic.Int64
-	carried(t, func(srv *Server) { addEndless(srv, &enough, &turns) }, func(t *testing.T, srv *Server, addr string) {
+	carried(t, func(srv *Server) {
+		srv.within.turns = patience
+		addEndless(srv, &enough, &turns)
+	}, func(t *testing.T, srv *Server, addr string) {
 		begin := func() *client {
 			c := connect(t, addr)
 			c.send("PING\r\nENDLESS\r\n")

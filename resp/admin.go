@@ -7,25 +7,48 @@ import (
 
 // configGet is CONFIG GET pattern [pattern ...].
 func configGet(s *Session, args [][]byte) {
-	seen := map[string]bool{}
-	var pairs [][2]string
 	for _, pattern := range args[2:] {
 		if len(pattern) > maxPattern {
 			s.fail(patternTooLong(pattern, maxPattern))
 			return
 		}
-		for _, p := range s.srv.options.Get(strings.ToLower(string(pattern))) {
-			if !seen[p[0]] {
-				seen[p[0]] = true
-				pairs = append(pairs, p)
+	}
+	c := &configCall{longCall: s.newLongCall(args), seen: map[string]bool{}}
+	c.left = c.args[2:]
+	s.inTurns(c.step)
+}
+
+// configCall is a CONFIG GET under way: there may be many patterns, and each may
+// take long.
+type configCall struct {
+	longCall
+	left  [][]byte // patterns
+	seen  map[string]bool
+	pairs [][2]string
+}
+
+func (c *configCall) step(s *Session) (done bool) {
+	return c.timed(s, func(t *stint) bool {
+		for len(c.left) > 0 {
+			pattern := strings.ToLower(string(c.left[0]))
+			c.left = c.left[1:]
+			for _, p := range s.srv.options.Get(pattern) {
+				if !c.seen[p[0]] {
+					c.seen[p[0]] = true
+					c.pairs = append(c.pairs, p)
+				}
+			}
+			if t.over(1 + len(pattern)) {
+				return false
 			}
 		}
-	}
-	s.dict(len(pairs))
-	for _, p := range pairs {
-		s.text(p[0])
-		s.text(p[1])
-	}
+		s.dict(len(c.pairs))
+		for _, p := range c.pairs {
+			s.text(p[0])
+			s.text(p[1])
+		}
+		return true
+	})
 }
 
 // configSet is CONFIG SET option value [option value ...]: all or nothing.

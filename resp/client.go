@@ -46,7 +46,7 @@ func clientSubs() []*command {
 			args: []arg{{name: "timeout", kind: "integer"}, {name: "mode", kind: "oneof", optional: true, sub: []arg{
 				{name: "write", kind: "pure-token", token: "WRITE"}, {name: "all", kind: "pure-token", token: "ALL"}}}}},
 		{name: "unpause", arity: 2, flags: admin, summary: "Ends a pause: what waited is executed.", complexity: "O(N) with N connections", reply: "ok", run: clientUnpause},
-		{name: "reply", arity: 3, flags: about | flagNoMulti, summary: "Whether this connection is answered; SKIP leaves out the next command's answer.", reply: "ok", run: clientReply,
+		{name: "reply", arity: 3, flags: about, summary: "Whether this connection is answered; SKIP leaves out the next command's answer.", reply: "ok", run: clientReply,
 			args: []arg{{name: "action", kind: "oneof", sub: []arg{
 				{name: "on", kind: "pure-token", token: "ON"}, {name: "off", kind: "pure-token", token: "OFF"}, {name: "skip", kind: "pure-token", token: "SKIP"}}}}},
 		{name: "no-evict", arity: 3, flags: admin, summary: "Whether this connection stays when those with the largest buffers are closed, see maxmemory-clients.", reply: "ok", run: clientNoEvict, args: onOff},
@@ -114,9 +114,8 @@ func parseList(args [][]byte) (l listArgs, fault string) {
 	return l, ""
 }
 
-// listedAtOnce is how many lines CLIENT LIST writes before others have their
-// turn.
-const listedAtOnce = 256
+// listedCost is what a line of CLIENT LIST costs, see stint.
+const listedCost = 8
 
 func clientList(s *Session, args [][]byte) {
 	l, fault := parseList(args[2:])
@@ -138,21 +137,25 @@ func clientList(s *Session, args [][]byte) {
 		}
 	}
 	var text strings.Builder
-	s.inTurns(func(s *Session) (done bool) {
-		n := min(len(listed), listedAtOnce)
-		for _, other := range listed[:n] {
-			if other == s {
-				text.WriteString(s.infoLine())
-			} else {
-				text.WriteString(other.seen(s.now))
+	call := s.newLongCall(args)
+	s.inTurns(func(s *Session) bool {
+		return call.timed(s, func(t *stint) bool {
+			for len(listed) > 0 {
+				other := listed[0]
+				listed = listed[1:]
+				if other == s {
+					text.WriteString(s.infoLine())
+				} else {
+					text.WriteString(other.seen(s.now))
+				}
+				text.WriteByte('\n')
+				if t.over(listedCost) {
+					return false
+				}
 			}
-			text.WriteByte('\n')
-		}
-		if listed = listed[n:]; len(listed) > 0 {
-			return false
-		}
-		s.verbatim(text.String())
-		return true
+			s.verbatim(text.String())
+			return true
+		})
 	})
 }
 
@@ -298,7 +301,9 @@ func clientReply(s *Session, args [][]byte) {
 
 // hush takes the answer of a command back that is not to be answered.
 func (s *Session) hush() {
-	s.out = s.out[:s.mark]
+	if s.mute != muteNext { // CLIENT REPLY SKIP has no answer, and that of an EXEC with it in has one
+		s.out = s.out[:s.mark]
+	}
 	switch {
 	case s.turn != nil: // there is more to come of it
 	case s.mute == muteNext:

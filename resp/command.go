@@ -56,7 +56,7 @@ type command struct {
 	step       int
 	keysOf     func(args [][]byte) []int // where the keys are, if that depends on the arguments
 	touch      touch                     // what is done to the keys, if the flags do not tell
-	tours      func(args [][]byte) bool  // whether it goes through all keys in turns, as a tour; nil = never
+	notInMulti func(args [][]byte) bool  // which calls are refused inside MULTI; nil = none, but for flagNoMulti
 	group      string
 	also       []string // ACL categories that neither group nor flags tell, without @; of a subcommand its command's too
 	summary    string
@@ -222,6 +222,15 @@ func (c *command) appendKeys(keys, args [][]byte) [][]byte {
 		keys = append(keys, args[i])
 	}
 	return keys
+}
+
+// fewWords is how many words a command may have that works in a moment.
+const fewWords = 64
+
+// lengthy says whether a call of so many words may take long: if it concerns
+// many keys, or if it is not about keys and not quick.
+func (c *command) lengthy(words int) bool {
+	return words > fewWords || c.first == 0 && c.flags&flagFast == 0
 }
 
 // span is where the keys are in a call of n words, if the row says where.

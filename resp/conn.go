@@ -75,7 +75,7 @@ func (c *conn) step() bool {
 
 // flush waits at the gate and writes.
 func (c *conn) flush() bool {
-	time.Sleep(c.s.delay)
+	c.sleep(c.s.delay)
 	if c.s.round != 0 && !c.srv.passGate(c.s.round, c.s.addr) {
 		return false
 	}
@@ -103,6 +103,22 @@ func (c *conn) flush() bool {
 	}
 	c.s.Written()
 	return true
+}
+
+// sleep waits so long, or until the connection is to end.
+func (c *conn) sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	for c.draining.Load() == 0 {
+		select {
+		case <-over.C:
+			return
+		case <-c.bell: // a pause that ends rings too
+		}
+	}
 }
 
 // read gets more input, within the deadline that applies.

@@ -46,6 +46,8 @@ const (
 	errWatchInMulti  = "ERR WATCH inside MULTI is not allowed"
 	errExecAbort     = "EXECABORT Transaction discarded because of previous errors."
 	errNoMulti       = "ERR Command not allowed inside a transaction"
+	errNoResetMatch  = "ERR RL.RESET MATCH changes keys in turns with other clients, and is not allowed inside a transaction"
+	errExecLooks     = "ERR too many keys and names to go through inside a transaction, where nobody else is served meanwhile: ask outside of it"
 	errCursor        = "ERR invalid cursor"
 	errExpireNX      = "ERR NX and XX, GT or LT options at the same time are not compatible"
 	errExpireGTLT    = "ERR GT and LT options at the same time are not compatible"

@@ -7,9 +7,7 @@ import "strings"
 func commandAll(s *Session, args [][]byte) {
 	rows := s.srv.table.rows
 	s.array(len(rows))
-	for _, c := range rows {
-		s.describe(c)
-	}
+	s.each(len(rows), args, func(i int, _ [][]byte) { s.describe(rows[i]) })
 }
 
 func commandCount(s *Session, args [][]byte) { s.int(int64(len(s.srv.table.rows))) }
@@ -20,13 +18,13 @@ func commandInfo(s *Session, args [][]byte) {
 		return
 	}
 	s.array(len(args) - 2)
-	for _, name := range args[2:] {
-		if c := s.srv.table.find(name); c != nil {
+	s.each(len(args)-2, args, func(i int, args [][]byte) {
+		if c := s.srv.table.find(args[2+i]); c != nil {
 			s.describe(c)
 		} else {
 			s.null()
 		}
-	}
+	})
 }
 
 // find looks a command up by name, or a subcommand by "client|id".
@@ -113,10 +111,10 @@ func commandDocs(s *Session, args [][]byte) {
 		}
 	}
 	s.dict(len(found))
-	for _, c := range found {
-		s.text(c.full)
-		s.docs(c)
-	}
+	s.each(len(found), args, func(i int, _ [][]byte) {
+		s.text(found[i].full)
+		s.docs(found[i])
+	})
 }
 
 func (s *Session) docs(c *command) {

@@ -17,7 +17,10 @@ const (
 
 // bounds are the times a server allows its clients: the constants above, or
 // shorter ones in tests.
-type bounds struct{ write, command, auth, handshake, turns, cut time.Duration }
+type bounds struct {
+	write, command, auth, handshake, turns, cut time.Duration
+	wrongPass, wrongPassMost                    time.Duration // delays: see permit.go
+}
 
 // carrier moves the bytes of one connection: a conn with a goroutine of its
 // own, or a sock of an event loop. Both live by the rules of life.

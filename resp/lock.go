@@ -40,6 +40,22 @@ func (s *Session) countKeys() int {
 	return s.srv.store.Len()
 }
 
+// scan is Store.Scan.
+func (s *Session) scan(place uint64, to *shard.Page) (next uint64) {
+	if s.tx != nil {
+		return s.tx.Scan(place, to)
+	}
+	return s.srv.store.Scan(s.now, place, to)
+}
+
+// randomPlace is Store.RandomPlace.
+func (s *Session) randomPlace(r uint64) (place uint64) {
+	if s.tx != nil {
+		return s.tx.RandomPlace(r)
+	}
+	return s.srv.store.RandomPlace(r)
+}
+
 // locks says whether a command works on what lock and lockAll give. The others
 // are about the connection or the server.
 func (c *command) locks() bool {

@@ -23,7 +23,7 @@ const (
 	// of its own.
 	smallRest = 16 << 10
 	// feedsAtOnce is how often a socket's output may reach flushAt before the
-	// others have their turn.
+	// others have their turn, if that is not due by its time.
 	feedsAtOnce = 4
 )
 

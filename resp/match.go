@@ -98,6 +98,13 @@ func compileSet(pattern string) (set byteSet, n int) {
 
 // matches says whether a text fits a pattern.
 func matches[T string | []byte](g *glob, text T) bool {
+	ok, _ := fit(g, text)
+	return ok
+}
+
+// fit says whether a text fits a pattern, and in about how many steps that was
+// found.
+func fit[T string | []byte](g *glob, text T) (ok bool, steps int) {
 	p, t := 0, 0
 	star, from := -1, 0 // the last * seen, and the text it may still swallow
 	for t < len(text) {
@@ -105,8 +112,9 @@ func matches[T string | []byte](g *glob, text T) bool {
 			e := g.elems[p]
 			if e.kind == globStar {
 				if p++; p == len(g.elems) {
-					return true
+					return true, steps + t - from
 				}
+				steps += t - from
 				star, from = p, t
 				continue
 			}
@@ -117,13 +125,14 @@ func matches[T string | []byte](g *glob, text T) bool {
 			}
 		}
 		if star < 0 {
-			return false
+			return false, steps + t - from
 		}
+		steps += t - from + 1
 		from++
 		p, t = star, from
 	}
 	if p < len(g.elems) && g.elems[p].kind == globStar {
 		p++
 	}
-	return p == len(g.elems)
+	return p == len(g.elems), steps + t - from
 }

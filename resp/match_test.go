@@ -94,6 +94,24 @@ func TestMatchIsRedis(t *testing.T) {
 	}
 }
 
+// TestMatchSteps: the steps tell a pattern that takes long from one that does not.
+func TestMatchSteps(t *testing.T) {
+	const long = 1000
+	text := strings.Repeat("a", long)
+	for _, c := range []struct {
+		pattern     string
+		least, most int
+	}{
+		{"*", 0, 1}, {"b*", 0, 1}, {"a*", 1, 2}, {text, long, long}, {"*b", long, 2 * long},
+		{"*" + text[:long/2] + "b", long * long / 4, long * long / 3},
+		{strings.Repeat("*a", 300) + "b", long, 3 * long},
+	} {
+		if _, steps := fit(compile(c.pattern), text); steps < c.least || steps > c.most {
+			t.Errorf("%.10s, %d bytes: %d steps, want %d to %d", c.pattern, len(c.pattern), steps, c.least, c.most)
+		}
+	}
+}
+
 // TestMatchSets: brackets are compiled once, whatever stands in them, and a
 // pattern of many of them keeps each set apart.
 func TestMatchSets(t *testing.T) {

@@ -24,7 +24,7 @@ func multiRows() []*command {
 	}
 	return []*command{
 		row("multi", "Starts a transaction: the commands that follow are queued until EXEC.", flagFast|flagAtOnce, "ok", multi),
-		row("exec", "Runs the queued commands as one: nobody else's command comes between them, and a crash keeps all they changed or nothing. "+
+		row("exec", "Runs the queued commands as one: nobody else's command comes between those that work on keys or limits, and a crash keeps all they changed or nothing. "+
 			"What an error or a denial in one of them means for the others is the caller's business: nothing is taken back. "+
 			"Null if a watched key has changed.", flagAtOnce|flagSkipSlow, "array?", execMulti),
 		row("discard", "Forgets the transaction and ends all watches.", flagFast|flagAtOnce, "ok", discard),
@@ -82,8 +82,8 @@ func (s *Session) enqueue(c *command, args [][]byte) {
 	case c.flags&flagNoMulti != 0:
 		s.fail(errNoMulti)
 		return
-	case c.tours != nil && c.tours(args):
-		s.fail(fmt.Sprintf("ERR %s goes through all keys, in turns with other clients, and is not allowed inside a transaction", strings.ToUpper(c.name)))
+	case c.notInMulti != nil && c.notInMulti(args):
+		s.fail(errNoResetMatch)
 		return
 	case len(m.queue) >= maxQueued:
 		s.fail(fmt.Sprintf("ERR the transaction has %d commands: expected at most that many", maxQueued))
@@ -104,21 +104,6 @@ func (s *Session) enqueue(c *command, args [][]byte) {
 		m.queue = append(m.queue, queuedCall{c, cloneArgs(args)})
 	}
 	s.out = append(s.out, "+QUEUED\r\n"...)
-}
-
-// cloneArgs copies arguments that alias the input, all into one piece.
-func cloneArgs(args [][]byte) [][]byte {
-	size := 0
-	for _, a := range args {
-		size += len(a)
-	}
-	piece, clone := make([]byte, 0, size), make([][]byte, len(args))
-	for i, a := range args {
-		from := len(piece)
-		piece = append(piece, a...)
-		clone[i] = piece[from:len(piece):len(piece)]
-	}
-	return clone
 }
 
 // multi is MULTI.

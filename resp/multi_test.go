@@ -210,20 +210,161 @@ func TestWatchBounds(t *testing.T) {
 	}
 }
 
-// A transaction of commands that tell much does not fill the memory.
+// A transaction of commands on keys that tell much does not fill the memory.
 func TestExecReplyBound(t *testing.T) {
+	const keys, size, asks = 2000, 1000, 10
 	c := newTalker(t, trustedServer())
+	for i := range keys {
+		c.ints(fmt.Sprintf("RL.ACQUIRE %0*d 1/1h 5", size, i))
+	}
 	c.raw("MULTI")
-	for range 1000 {
-		c.raw("COMMAND DOCS")
+	for range asks {
+		c.raw("KEYS *")
 	}
 	c.raw("RL.ACQUIRE a 1/1h 5")
 	got := c.raw("EXEC")
-	if len(got) > maxExecReply+1<<20 || !strings.Contains(got, "-ERR not run: the transaction's reply has more than 16777216 bytes already\r\n") {
+	if len(got) > maxExecReply+2*keys*size || !strings.Contains(got, "-ERR not run: the transaction's reply has more than 16777216 bytes already\r\n") {
 		t.Errorf("%d bytes", len(got))
 	}
-	if !strings.HasPrefix(got, "*1001\r\n") || !strings.HasSuffix(got, ":5\r\n") || c.raw("EXISTS a") != ":1\r\n" {
+	if !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n*%d\r\n", asks+1, keys)) || !strings.HasSuffix(got, ":5\r\n") || c.raw("EXISTS a") != ":1\r\n" {
 		t.Error("the command that writes was not run")
+	}
+}
+
+// What goes through keys and names under the locks of a transaction has a bound
+// for all of it together; what it told by then stands.
+func TestExecLooks(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	for i := range maxExecLooks / 2 {
+		c.ints(fmt.Sprintf("RL.ACQUIRE key:%d 1/1h 5", i))
+	}
+	for i := range 100 {
+		c.raw(fmt.Sprintf("RL.LIMIT SET limit:%d 1:2", i))
+	}
+	tooMuch := "-" + errExecLooks + "\r\n"
+	for _, tc := range []struct{ calls, want string }{
+		{"KEYS nobody", "*1\r\n*0\r\n"},
+		{"KEYS nobody|KEYS nobody", "*2\r\n*0\r\n" + tooMuch},
+		{"KEYS nobody|KEYS nobody|SCAN 0|RANDOMKEY|RL.LIMIT LIST|DBSIZE", "*6\r\n*0\r\n" + strings.Repeat(tooMuch, 4) + fmt.Sprintf(":%d\r\n", maxExecLooks/2)},
+		{"SCAN 0 COUNT 1000000000 TYPE nosuch|SCAN 0 COUNT 1000000000 TYPE nosuch", "*2\r\n*2\r\n$1\r\n0\r\n*0\r\n" + tooMuch},
+		{strings.Repeat("RL.LIMIT LIST MATCH nosuch|", 300) + "PING", "*301\r\n" + strings.Repeat("*0\r\n", 300) + "+PONG\r\n"},
+		{strings.Repeat("RL.LIMIT LIST MATCH nosuch|", 328) + "PING", "*329\r\n" + strings.Repeat("*0\r\n", 327) + tooMuch + "+PONG\r\n"},
+	} {
+		c.raw("MULTI")
+		for _, call := range strings.Split(tc.calls, "|") {
+			c.raw(call)
+		}
+		if got := c.raw("EXEC"); got != tc.want {
+			t.Errorf("%.100s: got %.300q, want %.300q", tc.calls, got, tc.want)
+		}
+	}
+	c.raw("FLUSHALL")
+	for i := range 10 {
+		c.ints(fmt.Sprintf("RL.ACQUIRE %s%d 1/1h 5", strings.Repeat("a", 1000), i))
+	}
+	if got := c.all("MULTI", "KEYS *"+strings.Repeat("a", 500)+"b", "EXEC"); got != "+OK\r\n+QUEUED\r\n*1\r\n"+tooMuch {
+		t.Errorf("a pattern that takes long: %q", got)
+	}
+}
+
+// States that are large are not worked on without end under the locks of a
+// transaction. The next one begins anew.
+func TestExecState(t *testing.T) {
+	c := newTalker(t, trustedServer())
+	const records = 4096
+	for i := range records {
+		c.ints(fmt.Sprintf("RL.ACQUIRE log log:%d/30d %d", records, i*400_000))
+	}
+	c.raw("MULTI")
+	for range records - 1 {
+		c.raw("RL.PEEK log")
+	}
+	c.raw("RL.ACQUIRE other 1/1h 5")
+	got := c.raw("EXEC")
+	const refusal = "-ERR not run: the transaction has worked on more than 16777216 bytes of states already\r\n"
+	ran := strings.Count(got, "*5\r\n")
+	if each := maxExecState / max(ran, 1); each < records || each > 8*records || !strings.HasSuffix(got, refusal) {
+		t.Errorf("%d of %d commands ran", ran, records)
+	}
+	for range 2 * ran {
+		if got := c.all("MULTI", "RL.PEEK log", "EXEC"); strings.Contains(got, "-ERR") {
+			t.Fatalf("%q", got)
+		}
+	}
+}
+
+// KEYS, SCAN and RANDOMKEY in a transaction see what it did before them.
+func TestToursInsideMulti(t *testing.T) {
+	c := newTalker(t, trustedServer())
+	c.ints("RL.ACQUIRE a 1/1h 5")
+	c.all("MULTI", "KEYS *", "DEL a", "KEYS *", "RL.ACQUIRE b 1/1h 5", "RANDOMKEY", "SCAN 0 TYPE hash", "FLUSHALL", "RANDOMKEY", "SCAN 0")
+	got := c.raw("EXEC")
+	want := "*9\r\n*1\r\n$1\r\na\r\n:1\r\n*0\r\n*5\r\n:1\r\n:0\r\n:4\r\n:3600000\r\n:5\r\n$1\r\nb\r\n*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n+OK\r\n$-1\r\n*2\r\n$1\r\n0\r\n*0\r\n"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What EXEC runs that is not about keys works in turns, a command that does so
+// itself too, and its reply goes out in parts; the order stands.
+func TestExecInTurns(t *testing.T) {
+	srv := trustedServer()
+	c, other := newTalker(t, srv), newTalker(t, srv)
+	docs := "COMMAND DOCS" + strings.Repeat(" client", 300)
+	oneDocs, oneInfo := c.raw(docs), c.raw("COMMAND COUNT")
+	calls, want := []string{"RL.ACQUIRE a 1/1h 5"}, "*5\r\n:1\r\n:0\r\n:4\r\n:3600000\r\n:5\r\n"
+	for range 300 {
+		calls = append(calls, "COMMAND COUNT", "EXISTS a")
+		want += oneInfo + ":1\r\n"
+	}
+	calls = append(calls, docs, "EXISTS a a", docs, "PING")
+	want += oneDocs + ":2\r\n" + oneDocs + "+PONG\r\n"
+	want = fmt.Sprintf("*%d\r\n", len(calls)) + want
+	c.raw("MULTI")
+	c.all(calls...)
+
+	in := append(frame("EXEC"), frame("ECHO", "after")...)
+	want += "$5\r\nafter\r\n"
+	var got strings.Builder
+	turns := 0
+	for taken := 0; taken < len(in) || c.s.full; turns++ {
+		taken += c.s.Feed(in[taken:])
+		if n := len(c.s.Output()); n > flushAt+len(oneDocs)/300+100 {
+			t.Fatalf("%d bytes go out at once", n)
+		}
+		got.Write(c.s.Output())
+		c.s.Written()
+		if held := c.s.keeps(); held > 0 != (c.s.turn != nil) {
+			t.Errorf("%d bytes are counted", held)
+		}
+		if got := other.raw("PING"); got != "+PONG\r\n" {
+			t.Fatalf("another client gets %q", got)
+		}
+	}
+	if got.String() != want {
+		t.Errorf("%d bytes, want %d: %.200q", got.Len(), len(want), got.String())
+	}
+	if least := len(want) / (flushAt + len(oneDocs)); turns < least {
+		t.Errorf("done in %d turns, want at least %d", turns, least)
+	}
+}
+
+// Passwords guessed in a transaction are answered as late as elsewhere.
+func TestExecDelaysWrongPasswords(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	c.raw("ACL SETUSER app on >secret")
+	c.all("MULTI", "AUTH app a", "AUTH app b", "AUTH app secret")
+	in := frame("EXEC")
+	var waited time.Duration
+	for taken := 0; taken < len(in) || c.s.full; {
+		taken += c.s.Feed(in[taken:])
+		waited += c.s.delay
+		c.s.Written()
+	}
+	if want := lateBy(0, wrongPassDelay, maxWrongPassDelay) + lateBy(1, wrongPassDelay, maxWrongPassDelay); waited != want {
+		t.Errorf("two wrong passwords are answered after %v, want %v", waited, want)
 	}
 }
 
@@ -303,7 +444,7 @@ func TestExecFaultUnlocks(t *testing.T) {
 		if got != "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:0\r\n" {
 			t.Errorf("%q", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the keys are still locked")
 	}
 }

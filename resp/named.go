@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlserver/rlserver/engine"
 	"github.com/rlserver/rlserver/shard"
+	"github.com/tidwall/redcon"
 )
 
 // Named limits: RL.LIMIT, and @name wherever a limit stands.
@@ -187,15 +188,48 @@ func limitList(s *Session, args [][]byte) {
 		s.failWith(fmt.Errorf("unexpected argument %.64q: expected nothing or MATCH pattern", args[2]))
 		return
 	}
-	var list []shard.NamedLimit
-	for _, n := range s.srv.store.Limits().List() {
-		if matches(pattern, n.Name) {
-			list = append(list, n)
+	c := &limitsCall{longCall: s.newLongCall(args), left: s.srv.store.Limits().List(), pattern: pattern}
+	s.inTurns(c.step)
+}
+
+// limitsCall is an RL.LIMIT LIST under way: the limits as they were when it
+// began, in turns.
+type limitsCall struct {
+	longCall
+	left    []*shard.NamedLimit // not looked at yet
+	pattern *glob
+	found   int
+	listed  []byte // those found, as they go out
+}
+
+// limitCost is what the line of a limit costs, see stint.
+const limitCost = 4
+
+func (c *limitsCall) step(s *Session) (done bool) {
+	return c.timed(s, func(t *stint) bool {
+		for len(c.left) > 0 {
+			n := c.left[0]
+			c.left = c.left[1:]
+			fits, steps := fit(c.pattern, n.Name)
+			cost := lookAt(steps)
+			if fits {
+				cost += limitCost
+				c.found++
+				c.listed = redcon.AppendBulkString(c.listed, n.Name)
+				c.listed = redcon.AppendBulkString(c.listed, n.Expression())
+			}
+			if s.looksTooMuch(cost) {
+				s.fail(errExecLooks)
+				return true
+			}
+			if t.over(cost) {
+				s.touring = cap(c.listed)
+				return false
+			}
 		}
-	}
-	s.dict(len(list))
-	for _, n := range list {
-		s.text(n.Name)
-		s.text(n.Expression())
-	}
+		s.touring = 0
+		s.dict(c.found)
+		s.out = append(s.out, c.listed...)
+		return true
+	})
 }

@@ -158,3 +158,53 @@ func TestNamesDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// RL.LIMIT LIST works in turns that others are served between, and tells the
+// limits as they were when it began.
+func TestLimitListInTurns(t *testing.T) {
+	const limits = 5000
+	srv := newTestServer(tickingClock{new(int64)}) // five looks at the clock end a turn
+	c, other := newTalker(t, srv), newTalker(t, srv)
+	var list []shard.NamedLimit
+	for i := range limits {
+		n := shard.NamedLimit{Name: fmt.Sprintf("limit:%04d", i)}
+		if err := n.Parse([]byte("10:20")); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, n)
+	}
+	if _, err := srv.store.Limits().SetFile(list); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, found := range map[string]int{"*": limits, "*9": limits / 10, "nosuch": 0, "*" + strings.Repeat("?0", 50): 0} {
+		c.s.Feed(frame("RL.LIMIT", "LIST", "MATCH", pattern))
+		turns, counted := 1, false
+		for ; c.s.turn != nil; turns++ {
+			if out := c.s.Output(); len(out) != 0 {
+				t.Fatalf("%q is answered before the command is done", out)
+			}
+			if got := other.raw(fmt.Sprintf("RL.LIMIT SET more:%d 1:1", turns)); got != "+OK\r\n" {
+				t.Fatalf("another client gets %q", got)
+			}
+			counted = counted || c.s.keeps() > 0
+			c.s.Feed(nil)
+		}
+		out := string(c.s.Output())
+		c.s.Written()
+		if want := fmt.Sprintf("*%d\r\n", 2*found); !strings.HasPrefix(out, want) || strings.Count(out, "limit:") != found {
+			t.Errorf("%s: %.100q, want %d limits", pattern, out, found)
+		}
+		if found > 0 && (!strings.Contains(out, "$10\r\nlimit:0009\r\n$5\r\n10:20\r\n") || strings.Contains(out, "more:") || !counted) {
+			t.Errorf("%s: %.100q", pattern, out)
+		}
+		if c.s.keeps() != 0 {
+			t.Errorf("%s: %d bytes are still counted", pattern, c.s.keeps())
+		}
+		if least := limits / lookCost / 5; turns < least {
+			t.Errorf("%s: done in %d turns, want at least %d", pattern, turns, least)
+		}
+		for i := range turns {
+			other.raw(fmt.Sprintf("RL.LIMIT DEL more:%d", i))
+		}
+	}
+}

@@ -4,8 +4,9 @@ import "time"
 
 // Who is answered, and what: logging in, and the rights that dispatch asks for.
 
-// A wrong password is answered late, the later the more often a connection
-// brought one; meanwhile the connection is not read from.
+// A wrong password is answered late, the later the more often its connection
+// brought one, or its address; meanwhile the connection is not read from. The
+// most is less than the time that drivers wait for an answer.
 const (
 	wrongPassDelay    = 50 * time.Millisecond
 	maxWrongPassDelay = 1600 * time.Millisecond
@@ -60,13 +61,20 @@ func (s *Session) permitted(c *command, args [][]byte) bool {
 // login authenticates or answers why not. by is the command's name as it came.
 func (s *Session) login(by, name, pass []byte) bool {
 	who, ok := s.srv.accounts.login(name, pass)
+	within, from := &s.srv.within, guesserOf(s.addr)
+	if !ok {
+		s.srv.accounts.guesses.add(from, s.now)
+	}
+	if level := s.srv.accounts.guesses.level(from, s.now); level > 0 {
+		s.delay = max(s.delay, lateBy(level-1, within.wrongPass, within.wrongPassMost))
+	}
 	if ok {
 		s.user, s.authed, s.wrong = who, true, 0
 		return true
 	}
 	s.fail(errWrongPass)
-	s.delay = min(wrongPassDelay<<s.wrong, maxWrongPassDelay)
-	s.wrong = min(s.wrong+1, 8)
+	s.delay = max(s.delay, lateBy(s.wrong, within.wrongPass, within.wrongPassMost))
+	s.wrong++
 	s.srv.wrongPassword(s, aclEntry{reason: "auth", atOnce: s.atOnce, object: string(by), user: string(name), last: s.now, client: s.infoLine()})
 	return false
 }

@@ -143,9 +143,3 @@ func (p *pubsub) patternCount() int64 {
 	defer p.mu.RUnlock()
 	return int64(len(p.patterns))
 }
-
-func (p *pubsub) channelCount() int64 {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return int64(len(p.channels))
-}

@@ -7,7 +7,7 @@ import "github.com/rlserver/rlserver/shard"
 
 func resetRows() []*command {
 	return []*command{
-		{name: "rl.reset", arity: -2, flags: flagWrite | flagLimiter | flagMovable | flagAllKeys, first: 1, last: -1, step: 1, keysOf: resetKeys, tours: isResetMatch, touch: touchDelete, group: "limiter",
+		{name: "rl.reset", arity: -2, flags: flagWrite | flagLimiter | flagMovable | flagAllKeys, first: 1, last: -1, step: 1, keysOf: resetKeys, notInMulti: isResetMatch, touch: touchDelete, group: "limiter",
 			summary:    "Forgets keys, or all keys that match a pattern: their next call finds them as new. Replies how many there were.",
 			complexity: "O(N) with N keys; with MATCH all keys there are, while others are served", reply: "integer", run: rlReset,
 			args: []arg{{name: "which", kind: "oneof", sub: []arg{argKeys, {name: "pattern", kind: "pattern", token: "MATCH"}}}}},

@@ -72,7 +72,7 @@ func BenchmarkResetMatchTurn(b *testing.B) {
 type tickingClock struct{ ns *int64 }
 
 func (c tickingClock) NowNs() int64 {
-	*c.ns += tourTurnNs / 5
+	*c.ns += turnNs / 5
 	return 1767225600e9 + *c.ns
 }
 

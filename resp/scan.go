@@ -20,19 +20,18 @@ const (
 )
 
 func scanRows() []*command {
-	always := func([][]byte) bool { return true }
 	pattern := arg{name: "pattern", kind: "pattern"}
 	return []*command{
-		{name: "scan", arity: -2, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", tours: always,
+		{name: "scan", arity: -2, flags: flagRead | flagAllKeys | flagWhole, touch: touchLook, group: "generic",
 			summary: "Some keys, and the cursor for the next ones; begin with 0 and go on until it is 0 again. A key that is there from the beginning to the end is told, and none twice. " +
 				"COUNT is about how many keys are looked at; MATCH and TYPE choose among those.",
 			complexity: "O(COUNT)", reply: "array", run: scan,
 			args: []arg{{name: "cursor", kind: "integer"}, {name: "pattern", kind: "pattern", token: "MATCH", optional: true},
 				{name: "count", kind: "integer", token: "COUNT", optional: true}, {name: "type", kind: "string", token: "TYPE", optional: true}}},
-		{name: "keys", arity: 2, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", also: []string{"dangerous"}, tours: always,
+		{name: "keys", arity: 2, flags: flagRead | flagAllKeys | flagWhole, touch: touchLook, group: "generic", also: []string{"dangerous"},
 			summary:    "All keys that match a pattern: * any text, ? one character, [a-c], and \\ before a character meant as itself. Others are served meanwhile. SCAN is for many.",
 			complexity: "O(N) with N keys in all", reply: "array", run: keys, args: []arg{pattern}},
-		{name: "randomkey", arity: 1, flags: flagRead | flagAllKeys, touch: touchLook, group: "generic", tours: always,
+		{name: "randomkey", arity: 1, flags: flagRead | flagAllKeys | flagWhole, touch: touchLook, group: "generic",
 			summary: "Any key, each about as likely; null if there is none.", complexity: "O(1)", reply: "bulk?", run: randomKey},
 	}
 }
@@ -125,6 +124,12 @@ func (c *scanCall) step(s *Session) (done bool) {
 	})
 	if s.touring = cap(c.listed); done {
 		s.touring = 0
+	}
+	switch {
+	case !done:
+	case c.tooMuch:
+		s.fail(errExecLooks)
+	default:
 		s.array(2)
 		s.text(strconv.FormatUint(c.place, 10))
 		s.array(c.found)
@@ -161,6 +166,8 @@ func (c *keysCall) step(s *Session) (done bool) {
 	}
 	switch {
 	case !done:
+	case c.tooMuch:
+		s.fail(errExecLooks)
 	case tooBig():
 		s.fail(fmt.Sprintf("ERR the keys that match take more than %d bytes: SCAN tells them in parts", keysReplySize))
 	default:
@@ -182,7 +189,7 @@ type randomKeyCall struct {
 // randomKey is RANDOMKEY.
 func randomKey(s *Session, args [][]byte) {
 	c := &randomKeyCall{tour: s.newTour([]byte("*"), args)}
-	c.place = s.srv.store.RandomPlace(rand.Uint64())
+	c.place = s.randomPlace(rand.Uint64())
 	s.inTurns(c.step)
 }
 
@@ -194,6 +201,8 @@ func (c *randomKeyCall) step(s *Session) (done bool) {
 	}, func() bool { return c.found > 0 })
 	switch {
 	case !done:
+	case c.tooMuch:
+		s.fail(errExecLooks)
 	case c.found > 0:
 		s.bulk(c.key)
 	case c.again:

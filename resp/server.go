@@ -115,7 +115,8 @@ type Server struct {
 	started    int64 // ns
 
 	within    bounds
-	loopCount int // event loops; 0 = from the cores, negative = none: every connection has a goroutine
+	greeting  chan struct{} // one in it for each TLS handshake that computes
+	loopCount int           // event loops; 0 = from the cores, negative = none: every connection has a goroutine
 
 	mu        sync.Mutex
 	loops     loops
@@ -131,8 +132,9 @@ func New(c Config) *Server {
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
 		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
 		table: newTable(rows()), conns: map[carrier]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
-		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin},
+		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin, wrongPass: wrongPassDelay, wrongPassMost: maxWrongPassDelay},
 	}
+	srv.greeting = make(chan struct{}, handshakeTurns())
 	srv.counters.cells = make([]cell, srv.table.count+1)
 	srv.accounts = newAccounts(srv.table, c.Settings.Password, c.Users, c.UserStore)
 	srv.Apply(c.Settings)

@@ -25,8 +25,9 @@ const (
 	actionHand         // write what is there, then give the connection away
 )
 
-// feedNs is how long a Feed may work, ns: after that it begins no more than one
-// further command, so that the others on its event loop have their turn.
+// feedNs is how long a Feed may work, ns: after that it begins no further
+// command, or one if they are short, so that the others on its event loop have
+// their turn.
 const feedNs = 250_000
 
 // Session is one client's conversation: bytes in, bytes out. It is used by one
@@ -51,7 +52,9 @@ type Session struct {
 	watched int           // bytes of their keys
 	touring int           // bytes that a command in turns has found so far
 	tx      *shard.Tx     // what EXEC runs commands on, nil = each locks its own keys
-	atOnce  bool          // in EXEC: what works in turns does them all
+	looked  int           // keys and names that EXEC's commands went through under its locks
+	atOnce  bool          // in EXEC
+	exec    *execution    // what EXEC does when the keys are free again, nil = nothing
 
 	progress uint64 // commands taken so far
 
@@ -140,7 +143,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 			if began == 0 {
 				began = s.ns
 			}
-			s.long = s.ns-began >= feedNs
+			s.long = s.worked(len(args))-began >= feedNs
 			if s.mute != answered {
 				s.hush()
 			}
@@ -154,17 +157,16 @@ func (s *Session) Feed(in []byte) (taken int) {
 	return taken
 }
 
-// inTurns does a turn of a long command. While it is not done, each Feed does
-// one more, and the client's next commands wait. In EXEC others wait instead.
-func (s *Session) inTurns(turn func(*Session) (done bool)) {
-	for s.atOnce {
-		if turn(s) {
-			return
-		}
+// worked is the server's clock after the command at hand, of so many words. It
+// is read only where it may have moved: after any other command it is near
+// enough what it was at dispatch.
+func (s *Session) worked(words int) (ns int64) {
+	if s.cmd == nil || !s.cmd.lengthy(words) {
+		return s.ns
 	}
-	if s.turn = turn; turn(s) {
-		s.turn = nil
-	}
+	ns = s.srv.clock.NowNs()
+	s.lap(ns)
+	return ns
 }
 
 // Output is what is to be written; Written empties it and keeps the buffer

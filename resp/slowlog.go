@@ -132,8 +132,8 @@ func slowLogGet(s *Session, args [][]byte) {
 	}
 	list := s.srv.slow.newest(count)
 	s.array(len(list))
-	for i := len(list) - 1; i >= 0; i-- {
-		e := list[i]
+	s.each(len(list), args, func(i int, _ [][]byte) {
+		e := &list[len(list)-1-i]
 		s.array(6)
 		s.int(e.id)
 		s.int(e.at)
@@ -144,7 +144,7 @@ func slowLogGet(s *Session, args [][]byte) {
 		}
 		s.text(e.addr)
 		s.text(e.name)
-	}
+	})
 }
 
 // newest is the last count entries, oldest first; all of them for -1.
@@ -159,7 +159,12 @@ func (l *slowLog) newest(count int64) []slowEntry {
 }
 
 // slowLogLen is SLOWLOG LEN.
-func slowLogLen(s *Session, args [][]byte) { s.int(int64(len(s.srv.slow.newest(-1)))) }
+func slowLogLen(s *Session, args [][]byte) {
+	l := &s.srv.slow
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.int(int64(len(l.list)))
+}
 
 // slowLogReset is SLOWLOG RESET. Numbers go on.
 func slowLogReset(s *Session, args [][]byte) {

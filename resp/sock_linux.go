@@ -30,7 +30,7 @@ type sock struct {
 	fd      int
 	state   sockState
 	place   int       // in loop.watched; -1 = not there
-	heavy   bool      // its last turn was long
+	long    uint8     // a bit for each of its last turns, the newest lowest: whether it was long
 	unread  bool      // it is queued to be read, not to go on with what it holds
 	deaf    bool      // while it is gated: it is not in the epoll set
 	in      inbox     // what came and is not executed yet
@@ -200,7 +200,7 @@ func (c *sock) turn(in []byte) {
 			c.await()
 			c.account()
 			return
-		case next == feedLater || feeds == feedsAtOnce:
+		case next == feedLater, feeds == feedsAtOnce, time.Since(c.loop.turned) >= heavyTurn:
 			c.state = queued
 			c.loop.again = append(c.loop.again, c)
 		}
@@ -275,9 +275,15 @@ func (c *sock) flush() {
 func (c *sock) sent() {
 	c.out = nil
 	c.s.Written()
-	if c.sendPushed() {
-		c.turn(c.in.buf)
+	if !c.sendPushed() {
+		return
 	}
+	if c.heavy() {
+		c.state = queued
+		c.loop.again = append(c.loop.again, c)
+		return
+	}
+	c.turn(c.in.buf)
 }
 
 // deadline is when the connection ends unless something happens; zero = never.

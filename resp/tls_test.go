@@ -5,16 +5,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// secureListener is for TLS, with a certificate that a test server brings.
-func secureListener(t testing.TB) net.Listener {
+// listenTLS is for TLS, with a certificate that a test server brings.
+func listenTLS(t testing.TB, more func(*tls.Config)) net.Listener {
 	t.Helper()
 	pages := httptest.NewTLSServer(nil)
 	pages.Close()
@@ -22,7 +25,11 @@ func secureListener(t testing.TB) net.Listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.NewListener(l, &tls.Config{Certificates: pages.TLS.Certificates})
+	config := &tls.Config{Certificates: pages.TLS.Certificates}
+	if more != nil {
+		more(config)
+	}
+	return SecureListener(l, config)
 }
 
 // connectTLS is connect over TLS.
@@ -39,8 +46,8 @@ func connectTLS(t testing.TB, addr string) *client {
 func TestHandshake(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	srv := newTestServer(wallClock{time.Now()})
-	srv.within.handshake = shortly
-	l := secureListener(t)
+	srv.within.handshake, srv.within.write = shortly, 2*patience
+	l := listenTLS(t, nil)
 	go srv.Serve(l)
 	addr := l.Addr().String()
 	start := time.Now()
@@ -70,7 +77,7 @@ func TestHandshake(t *testing.T) {
 	defer cancel()
 	start = time.Now()
 	srv.Shutdown(ctx)
-	if took := time.Since(start); took > 10*shortly {
+	if took := time.Since(start); took > patience { // as long as it takes to write to who does not read
 		t.Errorf("stopped after %v", took)
 	}
 	good.expectEnd("")
@@ -78,3 +85,79 @@ func TestHandshake(t *testing.T) {
 	deaf.Close()
 	until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
+
+// TestHandshakeTurns: no more than so many handshakes compute at once, and who
+// has said only half of what it must keeps nobody from his turn.
+func TestHandshakeTurns(t *testing.T) {
+	const clients = 12
+	srv := newTestServer(wallClock{time.Now()})
+	srv.within.handshake = 2 * patience
+	var computing, most atomic.Int64
+	l := listenTLS(t, func(c *tls.Config) {
+		certificate := c.Certificates[0]
+		c.Certificates = nil
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if n := computing.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(5 * time.Millisecond) // as if it were long
+			computing.Add(-1)
+			return &certificate, nil
+		}
+	})
+	go srv.Serve(l)
+	defer srv.Shutdown(context.Background())
+	addr := l.Addr().String()
+	var hello bytes.Buffer
+	tls.Client(&sayer{out: &hello}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+	for i := range 4 * handshakeTurns() {
+		half := connect(t, addr)
+		half.send(hello.String()[:hello.Len()-i%2]) // all of it by turns, and then nothing
+		defer half.Close()
+	}
+	var all sync.WaitGroup
+	for range clients {
+		c := connectTLS(t, addr)
+		all.Go(func() {
+			c.send("PING\r\n")
+			c.expect("+PONG\r\n")
+		})
+	}
+	all.Wait()
+	if n := most.Load(); n > int64(handshakeTurns()) {
+		t.Errorf("%d handshakes compute at once, may be %d", n, handshakeTurns())
+	}
+}
+
+// TestHandshakeWithoutATurn: who does not come to his turn in time is let go.
+func TestHandshakeWithoutATurn(t *testing.T) {
+	srv := newTestServer(wallClock{time.Now()})
+	srv.within.handshake = shortly
+	l := listenTLS(t, nil)
+	go srv.Serve(l)
+	defer srv.Shutdown(context.Background())
+	for range cap(srv.greeting) {
+		srv.greeting <- struct{}{}
+	}
+	c := connectTLS(t, l.Addr().String())
+	if _, err := c.Conn.Write([]byte("PING\r\n")); err == nil {
+		t.Error("a handshake without a turn")
+	}
+	until(t, "it is forgotten", func() bool { return srv.connections() == 0 })
+	for range cap(srv.greeting) {
+		<-srv.greeting
+	}
+	c = connectTLS(t, l.Addr().String())
+	c.send("PING\r\n")
+	c.expect("+PONG\r\n")
+}
+
+// sayer is a connection that keeps what is said and answers nothing.
+type sayer struct {
+	net.Conn
+	out *bytes.Buffer
+}
+
+func (s *sayer) Write(b []byte) (int, error) { return s.out.Write(b) }
+func (s *sayer) Read([]byte) (int, error)    { return 0, io.EOF }
+func (s *sayer) Close() error                { return nil }

@@ -2,19 +2,16 @@ package resp
 
 import "github.com/rlserver/rlserver/shard"
 
-// Bounds of a turn of a command that goes through all keys, and of a pattern,
-// which bounds what one key can cost in it.
 const (
-	tourTurnKeys = 1024    // keys and pages looked at in one turn
-	tourTurnNs   = 500_000 // a turn ends after this, ns
-	tourLookCost = 64      // see cost: done between two looks at the clock
-	maxPattern   = 1 << 10 // bytes of a pattern, as long as the longest key
+	tourTurnKeys = 1024     // keys and pages that a tour looks at in one turn
+	maxExecLooks = 32 << 10 // cost of what one EXEC looks at in tours: nobody else is served meanwhile
+	maxPattern   = 1 << 10  // bytes of a pattern, as long as the longest key
 )
 
-// A tour goes through all keys, in turns so that others are served between
-// them, and shows those that match a pattern. A key that is there all the time
-// is shown, and none twice.
+// A tour goes through all keys, in turns, and shows those that match a pattern.
+// A key that is there all the time is shown, and none twice.
 type tour struct {
+	longCall
 	pattern *glob
 	place   uint64 // of the next page
 	last    bool   // there is no next page
@@ -22,56 +19,63 @@ type tour struct {
 	left    []shard.Key // of the page, not looked at yet
 	keys    int         // looked at so far
 	pages   int         // asked for so far; they may be empty
-
-	cmd  *command // for the slow log: what is done, for whom it takes how long
-	args [][]byte
-	ns   int64
+	tooMuch bool        // it ended because EXEC may not look at more
 }
 
-// newTour begins a tour for the command at hand. The slow log is left to the
-// tour, that knows how long all turns took.
+// newTour begins a tour for the command at hand.
 func (s *Session) newTour(pattern []byte, args [][]byte) tour {
-	s.run.args = nil
-	return tour{pattern: compile(string(pattern)), cmd: s.cmd, args: cloneArgs(args)}
+	return tour{longCall: s.newLongCall(args), pattern: compile(string(pattern))}
 }
 
 // turn shows some keys. It is done when it has shown the last one, or when
-// enough says so between two pages; then t.place is where to go on.
+// enough says so between two pages; then t.place is where to go on. Inside EXEC
+// it may also be that there are too many.
 func (t *tour) turn(s *Session, show func(shard.Key), enough func() bool) (done bool) {
-	began := s.srv.clock.NowNs()
-	defer func() {
-		t.ns += s.srv.clock.NowNs() - began
-		if done {
-			s.srv.slow.add(s, t.cmd, t.args, t.ns)
-		}
-	}()
-	until := t.keys + t.pages + tourTurnKeys
-	for cost := 0; ; {
-		for len(t.left) > 0 {
-			key := t.left[0]
-			t.left = t.left[1:]
-			if matches(t.pattern, key.Name) {
-				show(key)
-			}
-			t.keys++
-			if cost += t.cost(key); cost >= tourLookCost {
-				if cost = 0; t.keys+t.pages >= until || s.srv.clock.NowNs()-began >= tourTurnNs {
+	return t.timed(s, func(turn *stint) bool {
+		until := t.keys + t.pages + tourTurnKeys
+		for {
+			for len(t.left) > 0 {
+				key := t.left[0]
+				t.left = t.left[1:]
+				fits, steps := fit(t.pattern, key.Name)
+				if fits {
+					show(key)
+				}
+				t.keys++
+				cost := lookAt(steps)
+				if t.tooMuch = s.looksTooMuch(cost); t.tooMuch {
+					return true
+				}
+				if turn.over(cost) {
 					return false
 				}
 			}
+			switch {
+			case t.last || enough():
+				return true
+			case t.keys+t.pages >= until:
+				return false
+			}
+			t.place = s.scan(t.place, &t.page)
+			t.left, t.last = t.page.Keys, t.place == 0
+			t.pages++
+			if t.tooMuch = s.looksTooMuch(1); t.tooMuch {
+				return true
+			}
 		}
-		switch {
-		case t.last || enough():
-			return true
-		case t.keys+t.pages >= until:
-			return false
-		}
-		t.place = s.srv.store.Scan(s.now, t.place, &t.page)
-		t.left, t.last = t.page.Keys, t.place == 0
-		t.pages++
-	}
+	})
 }
 
-// cost is about how long a look at a key takes: a pattern can make it try every
-// part of itself at every byte.
-func (t *tour) cost(key shard.Key) int { return 1 + len(t.pattern.elems)*len(key.Name)/1024 }
+// lookAt is the cost of a look at a key or a name that took a pattern so many
+// steps: a pattern may try every part of itself at every byte.
+func lookAt(steps int) int { return 1 + steps/16 }
+
+// looksTooMuch counts what is looked at under the locks of EXEC, and says that
+// it is enough. Commands by themselves work in turns and have no bound.
+func (s *Session) looksTooMuch(cost int) bool {
+	if s.tx == nil {
+		return false
+	}
+	s.looked += cost
+	return s.looked > maxExecLooks
+}

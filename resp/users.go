@@ -21,9 +21,10 @@ const (
 // accounts are the users with what belongs to them.
 type accounts struct {
 	*users
-	log    aclLog
-	store  UserStore    // nil = there is no aclfile
-	warned atomic.Int64 // ns, when a wrong password was last logged
+	log     aclLog
+	guesses guesses
+	store   UserStore    // nil = there is no aclfile
+	warned  atomic.Int64 // ns, when a wrong password was last logged
 }
 
 func newAccounts(t *table, requirepass string, file *UserFile, store UserStore) *accounts {

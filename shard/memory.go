@@ -41,27 +41,34 @@ func (s *Store) Pressed() bool {
 }
 
 // Measure looks up how much of Used is free slots, that a store at its ceiling
-// still fills. It is to be called now and then while the store is pressed: in
+// still fills, and what waits for the feeds. It is to be called now and then: in
 // between, slots that become free are filled, but not those beyond the ceiling
 // that SetMaxBytes has lowered.
 func (s *Store) Measure() {
-	free, gone := 0, 0
-	if s.Pressed() {
-		for i := range s.shards {
-			sh := &s.shards[i]
-			sh.mu.Lock()
-			free += sh.table.arena.held - sh.table.arena.live
-			gone += sh.table.arena.slots - sh.table.keys
-			sh.mu.Unlock()
+	free, gone, keys := 0, 0, 0
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		free += sh.table.arena.held - sh.table.arena.live
+		gone += sh.table.arena.slots - sh.table.keys
+		keys += sh.table.keys
+		sh.mu.Unlock()
+	}
+	if !s.Pressed() {
+		free = 0
+		if gone <= keys {
+			gone = 0
 		}
 	}
 	s.free.Store(int64(free))
 	s.gone.Store(int64(gone))
 }
 
-// Gone returns how many slots the last Measure found, while the store was
-// pressed, that hold nothing but what the feeds have yet to tell: a round of
-// each feed makes them free.
+// Gone returns how many slots the last Measure found that hold nothing but what
+// the feeds have yet to tell: a round of each feed makes them free. They count
+// while the store is pressed, or if they are more than there are entries: when
+// most keys have gone there is memory enough, and yet they keep more of it than
+// all that is left.
 func (s *Store) Gone() int { return int(s.gone.Load()) }
 
 // Room says whether a Put of key with a value of n bytes may be done: below the

@@ -90,7 +90,8 @@ type limitSet struct {
 	byName map[string]*NamedLimit
 	// byPrefix has those whose name ends with *, by what stands before that.
 	byPrefix map[string]*NamedLimit
-	adaptive bool // at least one is
+	sorted   []*NamedLimit // all, by name
+	adaptive bool          // at least one is
 }
 
 // ErrOfFile is the refusal of a caller's change to a limit of the limits-file.
@@ -192,15 +193,13 @@ func (s *limitSet) group(name []byte) *NamedLimit {
 	return s.byPrefix[""]
 }
 
-// List returns all, by name.
-func (l *Limits) List() []NamedLimit {
-	set := l.set.Load()
-	list := make([]NamedLimit, 0, len(set.byName))
-	for _, n := range set.byName {
-		list = append(list, *n)
-	}
-	slices.SortFunc(list, func(a, b NamedLimit) int { return strings.Compare(a.Name, b.Name) })
-	return list
+// List returns all at this moment, by name. They are never changed, and not to
+// be modified.
+func (l *Limits) List() []*NamedLimit { return l.set.Load().sorted }
+
+// place is where a name is among the sorted, or would be.
+func (s *limitSet) place(name string) (at int, found bool) {
+	return slices.BinarySearchFunc(s.sorted, name, func(n *NamedLimit, name string) int { return strings.Compare(n.Name, name) })
 }
 
 // Changes returns all as a feed would tell them, by name, and then what the

@@ -139,16 +139,9 @@ func (l *Limits) Load(changes []Change) error {
 			c.remove(string(ch.Key))
 			continue
 		}
-		n := NamedLimit{Name: string(ch.Key), Origin: Origin(ch.Kind)}
-		err := n.Parse(ch.Value)
-		if err == nil {
-			err = CheckLimitName(ch.Key)
-		}
-		if err == nil && n.Origin > FromFile {
-			err = fmt.Errorf("origin %d is unknown", ch.Kind)
-		}
+		n, err := parseNamed(ch)
 		if err != nil {
-			return fmt.Errorf("named limit %+.64q: %w", ch.Key, err)
+			return err
 		}
 		c.put(n)
 	}
@@ -171,7 +164,7 @@ type limitsChange struct {
 
 func (l *Limits) begin() *limitsChange {
 	old := l.set.Load()
-	c := &limitsChange{set: &limitSet{byName: maps.Clone(old.byName), byPrefix: maps.Clone(old.byPrefix)}}
+	c := &limitsChange{set: &limitSet{byName: maps.Clone(old.byName), byPrefix: maps.Clone(old.byPrefix), sorted: slices.Clone(old.sorted)}}
 	if c.set.byName == nil {
 		c.set.byName, c.set.byPrefix = map[string]*NamedLimit{}, map[string]*NamedLimit{}
 	}
@@ -188,6 +181,11 @@ func (c *limitsChange) put(n NamedLimit) {
 	p := n.named()
 	p.search = nil // settle knows it
 	c.set.byName[n.Name] = p
+	if at, found := c.set.place(n.Name); found {
+		c.set.sorted[at] = p
+	} else {
+		c.set.sorted = slices.Insert(c.set.sorted, at, p)
+	}
 	if prefix, ok := strings.CutSuffix(n.Name, "*"); ok {
 		c.set.byPrefix[prefix] = p
 	}
@@ -199,6 +197,9 @@ func (c *limitsChange) remove(name string) {
 		return
 	}
 	delete(c.set.byName, name)
+	if at, found := c.set.place(name); found {
+		c.set.sorted = slices.Delete(c.set.sorted, at, at+1)
+	}
 	if prefix, ok := strings.CutSuffix(name, "*"); ok {
 		delete(c.set.byPrefix, prefix)
 	}

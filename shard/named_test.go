@@ -229,7 +229,8 @@ func TestLimitsInFeeds(t *testing.T) {
 	if err := again.Limits().Load(s.Limits().Changes()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := again.Limits().List(), s.Limits().List(); !slices.Equal(got, want) || len(got) == 0 {
+	same := func(a, b *NamedLimit) bool { return *a == *b }
+	if got, want := again.Limits().List(), s.Limits().List(); !slices.EqualFunc(got, want, same) || len(got) == 0 {
 		t.Errorf("loaded %v, want %v", got, want)
 	}
 	if n := again.Stats(); n.Changes != 0 || n.Limits != int64(len(again.Limits().List())) {
@@ -404,4 +405,43 @@ func TestLimitsUnderRace(t *testing.T) {
 	close(done)
 	wg.Wait()
 	check(t, s)
+}
+
+// TestListIsSorted: whatever is set, changed and deleted, List has all by name,
+// and one that was returned stays as it was.
+func TestListIsSorted(t *testing.T) {
+	l := New(Config{}).Limits()
+	rng := rand.New(rand.NewPCG(1, 2))
+	want := map[string]string{}
+	for range 2000 {
+		before := l.List()
+		copied := slices.Clone(before)
+		name, expr := fmt.Sprintf("limit:%d", rng.IntN(100)), fmt.Sprintf("%d:10", 1+rng.IntN(5))
+		if rng.IntN(3) == 0 {
+			l.Delete([]byte(name))
+			delete(want, name)
+		} else {
+			n := NamedLimit{Name: name}
+			if err := n.Parse([]byte(expr)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.SetNamed(n); err != nil {
+				t.Fatal(err)
+			}
+			want[name] = expr
+		}
+		if !slices.Equal(before, copied) {
+			t.Fatal("a list changed after it was returned")
+		}
+		var names []string
+		for _, n := range l.List() {
+			if n.Expression() != want[n.Name] {
+				t.Fatalf("%s is %s, want %s", n.Name, n.Expression(), want[n.Name])
+			}
+			names = append(names, n.Name)
+		}
+		if !slices.Equal(names, slices.Sorted(maps.Keys(want))) {
+			t.Fatalf("listed %q", names)
+		}
+	}
 }

@@ -72,6 +72,33 @@ func TestRoomOfKeysHeld(t *testing.T) {
 	check(t, s)
 }
 
+// Where memory is not short, slots that wait for the feed count when they are
+// more than the entries: when most keys have gone.
+func TestGoneWithoutPressure(t *testing.T) {
+	const keys = 1000
+	s := New(Config{Shards: 2})
+	f := s.NewFeed()
+	for i := range keys {
+		put(s, fmt.Sprint(i), "value")
+	}
+	drain(f.Cut())
+	for i := range keys {
+		s.Measure()
+		want := 0
+		if left := keys - i; i > left {
+			want = i
+		}
+		if s.Gone() != want || s.Pressed() {
+			t.Fatalf("%d of %d keys deleted: %d slots are said to wait, want %d", i, keys, s.Gone(), want)
+		}
+		remove(s, fmt.Sprint(i))
+	}
+	drain(f.Cut())
+	if s.Measure(); s.Gone() != 0 {
+		t.Errorf("%d slots wait when all was told", s.Gone())
+	}
+}
+
 // At the ceiling free slots are still filled, each once, and those that become
 // free are when they were told to the feed.
 func TestRoomInFreeSlots(t *testing.T) {

@@ -30,14 +30,28 @@ const placeInShard = 1<<maxDepth - 1
 // that comes or goes may be told or not. A key that Get would report absent at
 // clock, ms, is not told.
 func (s *Store) Scan(clock int64, place uint64, to *Page) (next uint64) {
+	n := place >> maxDepth
+	if n < uint64(len(s.shards)) {
+		sh := &s.shards[n]
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+	}
+	return s.lockedScan(clock, place, to)
+}
+
+// Scan is Store.Scan at the clock of the Tx, which must have come from LockAll.
+func (t *Tx) Scan(place uint64, to *Page) (next uint64) {
+	t.whole()
+	return t.store.lockedScan(t.clock, place, to)
+}
+
+func (s *Store) lockedScan(clock int64, place uint64, to *Page) (next uint64) {
 	to.Keys, to.buf = to.Keys[:0], to.buf[:0]
 	n := place >> maxDepth
 	if n >= uint64(len(s.shards)) {
 		return 0
 	}
 	sh := &s.shards[n]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
 	pos := (place & placeInShard) << (64 - maxDepth)
 	more := sh.table.dir != nil
 	if more {
@@ -78,16 +92,33 @@ func (s *Store) tell(t *table, seg *segment, clock int64, pos uint64, to *Page) 
 // RandomPlace returns a place to begin a scan at: in a shard that is the more
 // likely the more keys it has, and anywhere in it. r is a random number.
 func (s *Store) RandomPlace(r uint64) (place uint64) {
-	which, _ := bits.Mul64(r, uint64(s.Len()))
-	for i := range s.shards {
-		sh := &s.shards[i]
+	return s.randomPlace(r, s.Len(), func(sh *shard) (uint64, uint64) {
 		sh.mu.Lock()
-		keys, in := uint64(sh.table.keys), uint64(0)
-		if keys > 0 {
-			pos := r << (64 - maxDepth)
-			in = sh.table.segmentOf(pos).begin(pos) >> (64 - maxDepth)
-		}
-		sh.mu.Unlock()
+		defer sh.mu.Unlock()
+		return sh.keysAndPlace(r)
+	})
+}
+
+// RandomPlace is Store.RandomPlace for a Tx that came from LockAll.
+func (t *Tx) RandomPlace(r uint64) (place uint64) {
+	return t.store.randomPlace(r, t.Len(), func(sh *shard) (uint64, uint64) { return sh.keysAndPlace(r) })
+}
+
+// keysAndPlace is how many keys a shard has, and a place in it.
+func (sh *shard) keysAndPlace(r uint64) (keys, in uint64) {
+	if keys = uint64(sh.table.keys); keys > 0 {
+		pos := r << (64 - maxDepth)
+		in = sh.table.segmentOf(pos).begin(pos) >> (64 - maxDepth)
+	}
+	return keys, in
+}
+
+// randomPlace goes through the shards until as many of all keys are behind it
+// as r says.
+func (s *Store) randomPlace(r uint64, all int, ask func(*shard) (keys, in uint64)) (place uint64) {
+	which, _ := bits.Mul64(r, uint64(all))
+	for i := range s.shards {
+		keys, in := ask(&s.shards[i])
 		place = uint64(i)<<maxDepth | in
 		if which < keys {
 			break

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -202,4 +203,37 @@ func BenchmarkScan(b *testing.B) {
 		keys += len(page.Keys)
 	}
 	b.ReportMetric(float64(keys)/float64(b.N), "keys/op")
+}
+
+// A Tx over all keys scans as the store does.
+func TestScanOfTx(t *testing.T) {
+	s := New(Config{Shards: 4})
+	for i := range 3000 {
+		put(s, fmt.Sprint("key:", i), "value")
+	}
+	pages := func(scan func(place uint64, to *Page) uint64) (all []string) {
+		var page Page
+		for place, first := uint64(0), true; first || place != 0; first = false {
+			place = scan(place, &page)
+			for _, k := range page.Keys {
+				all = append(all, string(k.Name))
+			}
+			all = append(all, fmt.Sprint("-> ", place))
+		}
+		return all
+	}
+	want := pages(func(place uint64, to *Page) uint64 { return s.Scan(0, place, to) })
+	place := s.RandomPlace(1 << 62)
+	tx := s.LockAll(0)
+	if got := pages(tx.Scan); !slices.Equal(got, want) {
+		t.Errorf("%d keys and places, want %d", len(got), len(want))
+	}
+	if got := tx.RandomPlace(1 << 62); got != place {
+		t.Errorf("place %d, want %d", got, place)
+	}
+	tx.Unlock()
+	some := s.Lock(0, []byte("key:1"))
+	wantPanic(t, "over some keys", func() { some.Scan(0, &Page{}) })
+	wantPanic(t, "over some keys", func() { some.RandomPlace(1) })
+	some.Unlock()
 }

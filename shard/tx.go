@@ -26,6 +26,7 @@ type txState struct {
 	clock   int64
 	w       writer
 	changed bool
+	told    int    // see Told
 	due     uint64 // under the promise Ahead: the round that what was put is in, or is covered by
 
 	// What is known of the key last used, so that a Put after a Get neither
@@ -118,8 +119,14 @@ func (t *Tx) Get(key []byte) (Entry, bool) {
 	if t.store.absent(rec, t.clock) {
 		return Entry{}, false
 	}
-	return Entry{Kind: rec.kind(), Value: rec.value(), Deadline: rec.deadline()}, true
+	value := rec.value()
+	t.told += len(value)
+	return Entry{Kind: rec.kind(), Value: value, Deadline: rec.deadline()}, true
 }
+
+// Told is a count of the bytes of values that Get tells. It goes on from one Tx
+// over one key to the next; the difference says how much was looked at between.
+func (t *Tx) Told() int { return t.told }
 
 // Put stores an entry. Its deadline is the clock + resetAfter (ms, >= 0) +
 // Config.Grace, at most MaxDeadline. value may be the one that Get returned.

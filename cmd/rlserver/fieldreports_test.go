@@ -443,7 +443,7 @@ func checkPolled(t *testing.T, srv *testServer, rate, burst string, calls int64,
 
 // checkWindowChanges: a window that changes at every call is decided at once.
 func checkWindowChanges(t *testing.T, srv *testServer) {
-	const calls, within = 10_000, 10 * time.Second // 1 ms each, however busy the machine
+	const calls, within = 3000, 30 * time.Second // 10 ms each, however busy the machine: who counts windows one by one needs hours
 	conn := dial(t, srv.addr)
 	rng := rand.New(rand.NewPCG(66, 0))
 	now := srv.clock.NowNs() / 1e6

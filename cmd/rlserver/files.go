@@ -10,15 +10,17 @@ import (
 // client's second descriptor while it is handed over.
 const filesReserved = 256 + 64
 
-// fileLimit is the process's limit of open files; raise tries to make it at least so high and says what it is then.
+// fileLimit is the process's limit of open files; raise tries to make it at least so high and says what it is then, room
+// prepares for so many, below the limit.
 type fileLimit struct {
 	now   uint64
 	raise func(to uint64) uint64
+	room  func(files int)
 }
 
 // unlimitedFiles is where the system tells of no limit.
 func unlimitedFiles() fileLimit {
-	return fileLimit{math.MaxUint64, func(uint64) uint64 { return math.MaxUint64 }}
+	return fileLimit{math.MaxUint64, func(uint64) uint64 { return math.MaxUint64 }, func(int) {}}
 }
 
 // clientsFor is how many of the clients wanted the limit of open files allows, once it was raised where that is possible.
@@ -45,6 +47,7 @@ func fitFiles(config *Config, l fileLimit, log *slog.Logger) error {
 		config.adjust(func(v *Values) { v.MaxClients = most })
 		log.Warn("maxclients is lowered to what the limit of open files allows", "wanted", wanted, "maxclients", most, "hint", fmt.Sprintf("raise the limit (ulimit -n) to %d", wanted+filesReserved))
 	}
+	go l.room(most + filesReserved) // it may take long, and nobody waits for it
 	config.OnSet(func(v Values) error {
 		if most := l.clientsFor(v.MaxClients); most < v.MaxClients {
 			//lint:ignore ST1005 the text is Redis's own, capital letter and all

@@ -26,7 +26,7 @@ func TestFitFiles(t *testing.T) {
 	} {
 		var text bytes.Buffer
 		config := newConfig(defaults())
-		l := fileLimit{c.now, func(to uint64) uint64 { return max(c.now, min(to, c.hard)) }}
+		l := fileLimit{c.now, func(to uint64) uint64 { return max(c.now, min(to, c.hard)) }, func(int) {}}
 		err := fitFiles(config, l, slog.New(slog.NewTextHandler(&text, nil)))
 		if (err == nil) != (c.want > 0) {
 			t.Errorf("%+v: %v", c, err)

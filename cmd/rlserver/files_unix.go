@@ -2,7 +2,10 @@
 
 package main
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // openFiles is the limit of this process.
 func openFiles() fileLimit {
@@ -10,7 +13,7 @@ func openFiles() fileLimit {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &now) != nil {
 		return unlimitedFiles()
 	}
-	return fileLimit{now.Cur, raiseFiles}
+	return fileLimit{now.Cur, raiseFiles, roomForFiles}
 }
 
 // raiseFiles raises the limit, beyond what an administrator set if this process may, else up to it.
@@ -30,4 +33,19 @@ func raiseFiles(to uint64) uint64 {
 		return to
 	}
 	return l.Cur
+}
+
+// roomForFiles has the kernel make its table of this process's open files large enough for n at once, which must be
+// below the limit. By itself the table doubles while clients connect, and at each time accepting stands still until every
+// thread of the machine has come by in the kernel: on 2 cores 8 ms, with ten busy threads beside up to 9 s. 10,000
+// clients need 132 KB of it.
+func roomForFiles(n int) {
+	fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return // the table grows as it is needed
+	}
+	defer syscall.Close(fd)
+	if last, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, uintptr(n-1)); errno == 0 {
+		syscall.Close(int(last))
+	}
 }

@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,206 +16,159 @@ import (
 const (
 	killInterval = 100 * time.Millisecond
 	killLag      = killInterval + 900*time.Millisecond
-	killClients  = 8
-	killKeys     = 400
-	killBurst    = 1000 // more than a key is asked for in one round
 	killLimit    = "1/30d"
 )
 
-// An admission is what a client was told: n tokens of a key, at the time the
-// answer was in its hands.
-type admission struct {
-	key string
-	n   int64
-	at  time.Time
+// modes are the values of the option durability, and what each promises after a kill or a power loss.
+var modes = []struct {
+	name  string
+	args  []string
+	holds promise
+}{
+	{"interval", []string{"--snapshot-interval", killInterval.String()}, keepsOld},
+	{"shutdown", nil, keepsSaved},
+	{"always", nil, keepsAll},
+	{"reserve", nil, admitsNothingTwice},
 }
 
-// A ledger is all that clients know.
-type ledger struct {
-	told     []admission
-	pending  map[string]int64 // calls that were sent and never answered
-	keys     []string
-	killed   time.Time // when the last kill was sent
-	promised time.Time // what the server itself last said was on disk
-}
-
-// ask sends one command and reads its answer; the end of the connection is an
-// error, not a failure.
-func ask(c *testConn, words ...string) (reply, error) {
-	if _, err := io.WriteString(c.nc, frame(words...)); err != nil {
-		return reply{}, err
-	}
-	return readReply(c.r)
-}
-
-// load sends calls for the keys of this round from all clients until the server
-// is gone, and enters what they are told.
-func (l *ledger) load(t *testing.T, p *process, keys []string) (wait func()) {
-	var mu sync.Mutex
-	var clients sync.WaitGroup
-	for range killClients {
-		c := dial(t, p.addr)
-		clients.Go(func() {
-			var told []admission
-			key := ""
-			for {
-				key = keys[rand.IntN(len(keys))]
-				got, err := ask(c, "RL.ACQUIRE", key, killLimit, strconv.Itoa(killBurst))
-				if err != nil {
-					break
-				}
-				if d := got.ints(); len(d) == 5 && d[0] == 1 {
-					told = append(told, admission{key, 1, time.Now()})
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			l.told = append(l.told, told...)
-			l.pending[key]++
-		})
-	}
-	watcher := dial(t, p.addr)
-	clients.Go(func() {
-		for {
-			asked := time.Now()
-			lag, err := durableLag(watcher)
-			if err != nil {
-				return
-			}
-			if at := asked.Add(-lag - time.Millisecond); at.After(l.promised) {
-				l.promised = at
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
-	return clients.Wait
-}
-
-// durableLag is what the server says a crash now could lose.
-func durableLag(c *testConn) (time.Duration, error) {
-	got, err := ask(c, "INFO", "persistence")
-	if err != nil {
-		return 0, err
-	}
-	ms, err := infoField(got.text, "rl_durable_lag_ms")
-	return time.Duration(ms) * time.Millisecond, err
-}
-
-// crash starts a server on the directory, puts load on it and kills it at a
-// random moment after at least killLag, so that there is something it must not
-// forget.
-func (l *ledger) crash(t *testing.T, dir string, round int, args ...string) {
-	t.Helper()
-	p := start(t, dir, args...)
-	var keys []string
-	for i := range killKeys {
-		keys = append(keys, fmt.Sprintf("round:%d:key:%d", round, i))
-	}
-	l.keys = append(l.keys, keys...)
-	l.promised = time.Time{}
-	wait := l.load(t, p, keys)
-	moment := killLag + 100*time.Millisecond + rand.N(500*time.Millisecond)
-	time.Sleep(moment) // the moment itself is what is tested
-	l.killed = time.Now()
-	p.kill()
-	wait()
-	t.Logf("round %d: killed after %v, %d admissions so far, the server's own lag was %v", round, moment, len(l.told), l.killed.Sub(l.promised))
-}
-
-// drain takes all that each key has left.
-func (l *ledger) drain(t *testing.T, addr string) map[string]int64 {
-	t.Helper()
-	c := dial(t, addr)
-	drained := map[string]int64{}
-	for _, key := range l.keys {
-		got := c.do("RL.ACQUIRE", key, killLimit, strconv.Itoa(killBurst), "COST", strconv.Itoa(killBurst), "PARTIAL").ints()
-		again := c.do("RL.ACQUIRE", key, killLimit, strconv.Itoa(killBurst)).ints()
-		if len(got) != 5 || len(again) != 5 || again[0] != 0 {
-			t.Fatalf("draining %s: %v, then %v", key, got, again)
-		}
-		drained[key] = got[0]
-	}
-	return drained
-}
-
-// faults compares what came back after a kill with what clients were told
-// before it: nothing admitted before the horizon is forgotten, no key has more
-// than its burst, and none misses tokens that nobody took.
-func (l *ledger) faults(drained map[string]int64, horizon time.Time) (faults []string) {
-	all, old := map[string]int64{}, map[string]int64{}
-	for _, a := range l.told {
-		all[a.key] += a.n
-		if !a.at.After(horizon) {
-			old[a.key] += a.n
-		}
-	}
-	for _, key := range l.keys {
-		switch d := drained[key]; {
-		case d > killBurst:
-			faults = append(faults, fmt.Sprintf("%s has %d tokens after the restart, more than its burst", key, d))
-		case old[key]+d > killBurst:
-			faults = append(faults, fmt.Sprintf("%s: %d were admitted before the lag and %d after the restart", key, old[key], d))
-		case all[key]+d+l.pending[key] < killBurst:
-			faults = append(faults, fmt.Sprintf("%s: %d were admitted before and %d after, with %d calls unanswered: some are missing", key, all[key], d, l.pending[key]))
-		}
-	}
-	return faults
-}
-
-// settle closes the books: now that the keys are drained, all their tokens are
-// known to be gone.
-func (l *ledger) settle() {
-	l.told, l.pending = nil, map[string]int64{}
-	for _, key := range l.keys {
-		l.told = append(l.told, admission{key, killBurst, time.Now()})
-	}
-}
-
-// TestKill kills the server under load again and again, on one directory, and
-// holds what it remembers against the ledger: first by the contract's rule, then
-// by the lag that the server itself reported just before. RL_TEST_KILLS says how
-// often, for a longer run.
-func TestKill(t *testing.T) {
-	t.Parallel()
-	rounds := 5
+// kills is how often TestKill kills a server in each mode: in make soak 200 times, or RL_TEST_KILLS times.
+func kills(t *testing.T) int {
 	if text := os.Getenv("RL_TEST_KILLS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
+		n, err := strconv.Atoi(text)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return n
 	}
-	dir := t.TempDir()
-	l := ledger{pending: map[string]int64{}}
-	for round := range rounds {
-		l.crash(t, dir, round, "--snapshot-interval", killInterval.String())
-		p := start(t, dir, "--snapshot-interval", killInterval.String())
-		drained := l.drain(t, p.addr)
-		for _, fault := range l.faults(drained, l.killed.Add(-killLag)) {
-			t.Errorf("round %d: with a lag of %v: %s", round, killLag, fault)
-		}
-		for _, fault := range l.faults(drained, l.promised) {
-			t.Errorf("round %d: with the lag the server reported: %s", round, fault)
-		}
-		l.settle()
-		p.await("the drained keys to be on disk", func() bool {
-			lag, err := durableLag(dial(t, p.addr))
-			return err == nil && lag == 0
+	switch {
+	case os.Getenv(soakEnv) != "":
+		return 200
+	case testing.Short():
+		return 2
+	}
+	return 6
+}
+
+// TestKill kills a server under load again and again, on one directory, and
+// holds what it remembers against what clients were told, by the promise of its
+// mode. Some are killed a second time as they come up, and some are stopped in
+// order instead, after which nothing that was answered may be missing.
+func TestKill(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			k := &killer{t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), holds: mode.holds,
+				args: append([]string{"--durability", mode.name}, mode.args...), exact: mode.name != "reserve"}
+			for range kills(t) {
+				k.round(seed)
+			}
+			t.Logf("%d kills under load, %d as it came up, %d orderly stops; of %d deeds answered %d were forgotten, the oldest %v old; "+
+				"at most %d of %d tokens of a key were withheld", k.kills, k.early, k.stops, k.deeds, k.forgotten, k.oldest, k.withheld, bucketBurst)
 		})
-		p.kill()
 	}
 }
 
-// TestKillIsNoticed: the same check without a flusher reports that admissions
-// were forgotten, so its silence means something.
+// A killer is a server that is killed again and again.
+type killer struct {
+	t     *testing.T
+	rng   *rand.Rand
+	dir   string
+	args  []string
+	holds promise
+	exact bool // what a server has come up with once it comes up with again
+
+	last                *ledger // of the round before
+	lastKnown           memories
+	kills, early, stops int
+	deeds, forgotten    int
+	oldest              time.Duration // that was forgotten
+	withheld            int64         // tokens of a key that nobody took and that were gone
+}
+
+// round starts a server, plays, ends it at a random moment, and looks what the next one remembers.
+func (k *killer) round(seed uint64) {
+	t := k.t
+	n := k.kills + k.stops
+	l := newLedger(fmt.Sprint("r", n), seed+uint64(n), k.args[1] != "shutdown")
+	p := start(t, k.dir, k.args...)
+	wait := l.load(t, p.addr)
+	if k.args[1] == "shutdown" {
+		go l.save(dial(t, p.addr), 10*time.Millisecond+time.Duration(k.rng.Int64N(int64(100*time.Millisecond))))
+	}
+	moment := time.Duration(k.rng.Int64N(int64(500 * time.Millisecond)))
+	if k.rng.IntN(4) == 0 {
+		moment += killLag // so that there is something that the contract does not let it forget
+	}
+	time.Sleep(moment) // the moment itself is what is tested
+	holds, clean := k.holds, k.rng.IntN(8) == 0
+	at := l.begin()
+	if clean {
+		holds = keepsAll
+		k.stops++
+		p.stop()
+	} else {
+		k.kills++
+		p.kill()
+	}
+	wait()
+	late := l.begin() // what was told until the end counts, at the time of the kill
+	late.at = at.at
+	at = late.end(l)
+	if !clean && k.rng.IntN(4) == 0 {
+		k.early++
+		p := spawn(t, k.dir, k.args...)
+		time.Sleep(time.Duration(k.rng.Int64N(int64(60 * time.Millisecond))))
+		p.kill()
+	}
+	k.look(l, at, holds)
+}
+
+// look starts the server again and holds what it remembers against the ledger.
+func (k *killer) look(l *ledger, at *moment, holds promise) {
+	k.t.Helper()
+	p := start(k.t, k.dir, k.args...)
+	m := l.recall(k.t, p.addr)
+	for _, fault := range holds(l, at, m) {
+		k.t.Errorf("after kill %d: %s", k.kills, fault)
+	}
+	if k.last != nil {
+		for key, n := range k.last.recall(k.t, p.addr) {
+			if was := k.lastKnown[key]; n < was || k.exact && n != was {
+				k.t.Errorf("after kill %d: %s is %d, was %d when nobody used it any more", k.kills, key, n, was)
+			}
+		}
+	}
+	k.last, k.lastKnown = l, m
+	for i := range l.actors {
+		k.deeds += at.told[i]
+	}
+	if k.withheld = max(k.withheld, l.withheld(at, m)); k.exact {
+		missing, age := l.forgotten(at, m)
+		k.forgotten, k.oldest = k.forgotten+missing, max(k.oldest, age)
+	}
+	p.kill()
+}
+
+// TestKillIsNoticed: a server that writes nothing breaks the promises of all
+// modes but its own, and the tests' own check says so.
 func TestKillIsNoticed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := ledger{pending: map[string]int64{}}
-	l.crash(t, dir, 0, "--durability", "shutdown")
+	l := newLedger("r", 1, false)
 	p := start(t, dir, "--durability", "shutdown")
-	faults := l.faults(l.drain(t, p.addr), l.killed.Add(-killLag))
-	if len(faults) < killKeys/2 {
-		t.Errorf("only %d of %d keys are reported, though nothing was written: %q", len(faults), killKeys, faults)
+	wait := l.load(t, p.addr)
+	time.Sleep(killLag + 200*time.Millisecond)
+	at := l.begin()
+	p.kill()
+	wait()
+	at.end(l)
+	m := l.recall(t, start(t, dir, "--durability", "shutdown").addr)
+	for _, mode := range modes {
+		if faults := mode.holds(l, at, m); (mode.name == "shutdown") != (len(faults) == 0) {
+			t.Errorf("by the promise of %s: %q", mode.name, faults)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"crypto/tls"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/rlserver/rlserver/resp"
 )
 
 // A door is where clients are answered.
@@ -64,7 +66,7 @@ func openDoors(v Values, certs *certificates) (all []door, err error) {
 	if certs != nil {
 		listeners, err := listen(v.Listen(v.TLSPort), "--tls-port")
 		for _, l := range listeners {
-			all = append(all, door{tls.NewListener(l, certs.config()), true})
+			all = append(all, door{resp.SecureListener(l, certs.config()), true})
 		}
 		if err != nil {
 			return all, err
@@ -82,8 +84,10 @@ func openDoors(v Values, certs *certificates) (all []door, err error) {
 
 // listen opens addresses of bind; option is the one that chooses their port. What is open is returned with an error too.
 func listen(addresses []listenAddress, option string) (all []net.Listener, err error) {
+	how := net.ListenConfig{Control: boundSocket}
+	how.SetMultipathTCP(false) // connections do not inherit the bound of such a socket
 	for _, a := range addresses {
-		l, err := net.Listen(a.Network, a.Address)
+		l, err := how.Listen(context.Background(), a.Network, a.Address)
 		if err != nil && a.Optional {
 			continue
 		}

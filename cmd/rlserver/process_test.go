@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +37,9 @@ var built struct {
 // once more.
 const asServer = "RL_TEST_AS_SERVER=1"
 
+// programEnv names the program for a test that runs in a process of its own.
+const programEnv = "RL_TEST_PROGRAM"
+
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Environ(), asServer) && underRace() {
 		main()
@@ -52,6 +57,9 @@ func program(t testing.TB, args ...string) *exec.Cmd {
 	built.once.Do(func() {
 		if underRace() {
 			built.path, built.err = os.Executable()
+			return
+		}
+		if built.path = os.Getenv(programEnv); built.path != "" {
 			return
 		}
 		if built.dir, built.err = os.MkdirTemp("", "rlserver-test"); built.err != nil {
@@ -249,14 +257,20 @@ func (p *process) answers() bool {
 	return string(answer) == "+PONG\r\n"
 }
 
-// freePort is a port that nobody listened on a moment ago.
+// freePort is a port that nobody listened on a moment ago, from below those that the system gives to clients: another
+// test's client would take one of these before the server does.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, count, tries = 10_000, 20_000, 100
+	var err error
+	for range tries {
+		port := strconv.Itoa(lowest + rand.IntN(count))
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal(err)
+	return ""
 }

@@ -78,15 +78,20 @@ func TestStopKeepsState(t *testing.T) {
 	}
 }
 
-// stopWithin is how long SIGTERM may take with clients at work.
-const stopWithin = 5 * time.Second
+// stopWithin is how long SIGTERM may take with clients at work: 5 s by the promise, and it takes a tenth of one; the rest
+// is for a busy machine. A client that holds the stop up does so until shutdown-timeout, which the tests set to
+// heldUp.
+const (
+	stopWithin = 30 * time.Second
+	heldUp     = "120"
+)
 
 // TestStopAnswersWhatCame: commands that were in the server's hands when it was
 // told to stop are answered, all of them.
 func TestStopAnswersWhatCame(t *testing.T) {
 	t.Parallel()
 	const clients, each = 64, 1000 // a write of about 50 KB fits what a socket holds unread
-	p := start(t, t.TempDir())
+	p := start(t, t.TempDir(), "--shutdown-timeout", heldUp)
 	conns := make([]*testConn, clients)
 	for i := range conns {
 		conns[i] = dial(t, p.addr)
@@ -133,7 +138,7 @@ func TestStopAnswersWhatCame(t *testing.T) {
 // admissions that clients have seen.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
-	p := start(t, t.TempDir())
+	p := start(t, t.TempDir(), "--shutdown-timeout", heldUp)
 	var admitted atomic.Int64
 	var load sync.WaitGroup
 	for i := range 16 {
@@ -191,7 +196,7 @@ func acquireForever(c *testConn, depth int, admitted *atomic.Int64) {
 // one that does not read and one that keeps sending do not keep the server.
 func TestStopIsNotHeldUp(t *testing.T) {
 	t.Parallel()
-	p := start(t, t.TempDir())
+	p := start(t, t.TempDir(), "--shutdown-timeout", heldUp)
 	dial(t, p.addr).do("PING")
 	io.WriteString(dial(t, p.addr).nc, "*3\r\n$10\r\nRL.ACQ")
 	deaf := dial(t, p.addr)
@@ -224,7 +229,7 @@ func TestStopIsNotHeldUp(t *testing.T) {
 func TestStopDropsLongCommands(t *testing.T) {
 	t.Parallel()
 	const keys, clients = 3000, 8
-	p := start(t, t.TempDir(), "--shutdown-timeout", "60")
+	p := start(t, t.TempDir(), "--shutdown-timeout", heldUp)
 	var calls []string
 	for i := range keys {
 		calls = append(calls, frame("RL.ACQUIRE", strings.Repeat("a", 1000)+fmt.Sprint(i), "1/1h:5"))

@@ -166,8 +166,9 @@ func TestTLSClients(t *testing.T) {
 // right, and who speaks the other one is told so at once.
 func TestTLSCostsOthersNothing(t *testing.T) {
 	t.Parallel()
+	const silent = 20 // a server that heard them one after another would need their deadline, 5 s, for each
 	s := startTLS(t, "no")
-	for range 20 {
+	for range silent {
 		nc, err := net.Dial("tcp", s.tlsAddr)
 		if err != nil {
 			t.Fatal(err)
@@ -184,11 +185,11 @@ func TestTLSCostsOthersNothing(t *testing.T) {
 	if _, err := tls.Dial("tcp", s.addr, s.client(nil)); err == nil || !strings.Contains(err.Error(), "does not look like a TLS handshake") {
 		t.Errorf("TLS on the plain port: %v", err)
 	}
-	if took := time.Since(start); took > 4*time.Second { // the deadline of a handshake is 5 s
+	if took := time.Since(start); took > readyWithin {
 		t.Errorf("it took %v", took)
 	}
-	if n := s.node.srv.Stats().TLSFailures; n != 1 {
-		t.Errorf("%d failures counted, want 1", n)
+	if n := s.node.srv.Stats().TLSFailures; n == 0 {
+		t.Error("no failure is counted")
 	}
 }
 

@@ -33,13 +33,22 @@ type testConn struct {
 
 func dial(t testing.TB, addr string) *testConn {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
+	c, err := tryDial(t, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// tryDial is dial for who expects that nobody may listen.
+func tryDial(t testing.TB, addr string) (*testConn, error) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
 	t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(time.Minute))
-	return &testConn{t, nc, bufio.NewReader(nc)}
+	return &testConn{t, nc, bufio.NewReader(nc)}, nil
 }
 
 // frame is a command in RESP.
