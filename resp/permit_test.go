@@ -32,8 +32,8 @@ var roles = []role{
 	{"cleaner", "on nopass %W~app:* +del +unlink +rl.reset", func(c *command) bool {
 		return in()(c) || slices.Contains([]string{"del", "unlink", "rl.reset"}, c.full)
 	}},
-	{"operator", "on nopass ~* +@all -@dangerous", func(c *command) bool { return !slices.Contains(c.categories(), "@dangerous") }},
-	{"admin", "on nopass ~* +@all", func(*command) bool { return true }},
+	{"operator", "on nopass ~* &* +@all -@dangerous", func(c *command) bool { return !slices.Contains(c.categories(), "@dangerous") }},
+	{"admin", "on nopass ~* &* +@all", func(*command) bool { return true }},
 }
 
 // matrixServer has the roles, a key for each kind of pattern, and a password for

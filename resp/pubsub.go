@@ -90,7 +90,7 @@ func (p *pubsub) publish(channel string, message []byte) (n int64) {
 		if *form == nil {
 			*form = appendPush(nil, s.pushProto.Load() == 1, "message", channel, string(message))
 		}
-		s.carrier.push(*form)
+		s.pushed(*form)
 		n++
 	}
 	for name, w := range p.patterns {
@@ -98,11 +98,18 @@ func (p *pubsub) publish(channel string, message []byte) (n int64) {
 			continue
 		}
 		for s := range w.who {
-			s.carrier.push(appendPush(nil, s.pushProto.Load() == 1, "pmessage", name, channel, string(message)))
+			s.pushed(appendPush(nil, s.pushProto.Load() == 1, "pmessage", name, channel, string(message)))
 			n++
 		}
 	}
 	return n
+}
+
+// pushed hands a message to the session's carrier, if it has one.
+func (s *Session) pushed(raw []byte) {
+	if s.carrier != nil {
+		s.carrier.push(raw)
+	}
 }
 
 // appendPush appends what comes unasked: an array in RESP2, in RESP3 a type of its

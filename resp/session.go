@@ -181,7 +181,9 @@ func (s *Session) Written() {
 	s.out = s.out[:0]
 	s.round, s.delay, s.ship, s.generation = 0, 0, 0, 0
 	if s.pinged != nil {
-		s.carrier.confirmed(s.pinged)
+		if s.carrier != nil {
+			s.carrier.confirmed(s.pinged)
+		}
 		s.pinged = nil
 	}
 }
