@@ -283,8 +283,7 @@ func (n *Node) hearClock(clock int64) {
 	}
 }
 
-// raise notes a term. Terms are told to the disk before anything is told of them
-// to others: Step ends with it, and effects of a step are carried out in order.
+// raise notes a term.
 func (n *Node) raise(term uint64) {
 	if term > n.term {
 		n.term = term

@@ -160,7 +160,7 @@ type (
 	// CloseClients ends all connections of clients, so that their pools dial anew
 	// and ask who leads.
 	CloseClients struct{}
-	// Persist writes the state to disk before what follows.
+	// Persist has the state written to disk, soon.
 	Persist struct{ State State }
 	// Note is a line for the log.
 	Note struct {

@@ -58,7 +58,8 @@ type Runner struct {
 	accepted atomic.Uint64 // link ids given to connections that came
 	mu       sync.Mutex
 	notify   func()
-	unsaved  bool
+	states   chan State    // to be saved: holds the latest
+	saved    chan struct{} // closed when the last one is
 }
 
 // A walk is a full sync under way: named limits first, then entries.
@@ -71,6 +72,10 @@ const (
 	// tickFast is the pace while changes are told to replicas, tickSlow otherwise.
 	tickFast = time.Millisecond
 	tickSlow = 10 * time.Millisecond
+	// saveAgain is the wait after the role could not be saved, saveTries how often
+	// it is tried.
+	saveAgain = time.Second
+	saveTries = 60
 	// backlog is how many tasks may wait for the loop.
 	backlog = 256
 )
@@ -80,8 +85,9 @@ func NewRunner(o Options) *Runner {
 	r := &Runner{
 		o: o, node: New(o.Config), conns: map[LinkID]*peerConn{}, walks: map[LinkID]*walk{},
 		tasks: make(chan func(), backlog), wanted: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		tick: time.NewTimer(tickSlow),
+		tick: time.NewTimer(tickSlow), states: make(chan State, 1), saved: make(chan struct{}),
 	}
+	go r.saveAll()
 	if r.o.Dial == nil {
 		r.o.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -97,6 +103,8 @@ func NewRunner(o Options) *Runner {
 func (r *Runner) Stop() {
 	close(r.stop)
 	<-r.done
+	close(r.states)
+	<-r.saved
 }
 
 // Doors are the doors as put last.
@@ -183,9 +191,6 @@ func (r *Runner) ticked() {
 	if r.node.feed {
 		m.Dirty, next = r.o.Feed.Pending(), tickFast
 	}
-	if r.unsaved {
-		r.save(r.node.state)
-	}
 	r.step(m)
 	r.tick.Reset(next)
 }
@@ -268,13 +273,39 @@ func (r *Runner) carryOutRare(e Effect) {
 	}
 }
 
-// save writes the state; while that fails it is tried again with each tick.
+// save has the state written, the latest of several. The loop does not wait for
+// the disk, that may take seconds: whoever is started again is in doubt anyway,
+// see doc.go.
 func (r *Runner) save(s State) {
-	err := r.o.Save(s)
-	if err != nil && !r.unsaved {
-		r.o.Log.Error("cannot save the role", "err", err)
+	select {
+	case <-r.states:
+	default:
 	}
-	r.unsaved = err != nil
+	r.states <- s
+}
+
+// saveAll writes states until there are no more.
+func (r *Runner) saveAll() {
+	defer close(r.saved)
+	for s := range r.states {
+		for failed := 0; ; failed++ {
+			err := r.o.Save(s)
+			if err == nil {
+				break
+			}
+			if failed == 0 {
+				r.o.Log.Error("cannot save the role", "err", err)
+			}
+			select {
+			case <-r.stop:
+				failed = saveTries
+			case <-time.After(saveAgain):
+			}
+			if failed >= saveTries || len(r.states) > 0 {
+				break
+			}
+		}
+	}
 }
 
 func (r *Runner) cut(e Cut) {
