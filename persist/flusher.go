@@ -299,8 +299,13 @@ func (d *DB) mergeStep() error {
 }
 
 // mergeAll brings the table up to date and empties the journal.
+// unmerged says whether the table lacks something that the journal has.
+func (d *DB) unmerged() bool {
+	return d.merging != nil || d.journal.torn || d.journal.last != d.journal.base
+}
+
 func (d *DB) mergeAll() error {
-	for d.merging != nil || d.journal.torn || d.journal.last != d.journal.base {
+	for d.unmerged() {
 		if err := d.mergeStep(); err != nil {
 			return err
 		}

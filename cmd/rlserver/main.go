@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/rlserver/rlserver/persist"
 	"github.com/rlserver/rlserver/resp"
 )
 
@@ -85,7 +86,11 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	ended := make(chan struct{})
 	defer close(ended)
 	go heap.watch(ended)
-	n, err := startNode(config, clock, log)
+	n, err := startUnlessStopped(config, clock, log, signals)
+	if errors.Is(err, persist.ErrAborted) {
+		log.Info("stopped")
+		return exitOK
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
 		if errors.As(err, new(limitsFault)) || errors.As(err, new(tlsFault)) || errors.As(err, new(resp.UserFaults)) {
