@@ -81,10 +81,14 @@ func startTLS(t testing.TB, auth string) *secured {
 	s := &secured{authority: newAuthority(t), files: t.TempDir()}
 	s.write(s.authority, "first")
 	port := freePort(t)
-	s.testServer = startTest(t, []string{"--port", freePort(t), "--tls-port", port, "--tls-cert-file", s.path("cert.pem"), "--tls-key-file", s.path("key.pem"),
-		"--tls-ca-cert-file", s.path("ca.pem"), "--tls-auth-clients", auth})
+	s.testServer = startTest(t, append(s.flags(auth), "--port", freePort(t), "--tls-port", port))
 	s.tlsAddr = "127.0.0.1:" + port
 	return s
+}
+
+// flags name the files to a server.
+func (s *secured) flags(auth string) []string {
+	return []string{"--tls-cert-file", s.path("cert.pem"), "--tls-key-file", s.path("key.pem"), "--tls-ca-cert-file", s.path("ca.pem"), "--tls-auth-clients", auth}
 }
 
 func (s *secured) path(name string) string { return filepath.Join(s.files, name) }
