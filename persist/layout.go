@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
@@ -44,6 +45,9 @@ type mark struct {
 	generation, round uint64
 	chain             uint32
 	clean             bool // the last stop wrote everything
+	// What a MARK of an earlier version does not have.
+	durability string // the mode in which rounds are written
+	drained    int64  // Unix ms at which keys count as emptied, 0 if they do not
 }
 
 func generationName(n uint64) string { return fmt.Sprintf("gen-%06d", n) }
@@ -136,7 +140,7 @@ func writeCurrent(fsys vfs.FS, dir string, generation uint64, state string) erro
 
 func writeMark(fsys vfs.FS, dir string, m mark) error {
 	return writeSealed(fsys, dir, markFile, fact{"generation", m.generation}, fact{"round", m.round},
-		fact{"chain", fmt.Sprintf("%08x", m.chain)}, fact{"clean", m.clean})
+		fact{"chain", fmt.Sprintf("%08x", m.chain)}, fact{"clean", m.clean}, fact{"durability", m.durability}, fact{"drained", m.drained})
 }
 
 func readMark(fsys vfs.FS, dir string) (*mark, error) {
@@ -149,6 +153,12 @@ func readMark(fsys vfs.FS, dir string) (*mark, error) {
 		&m.generation, &m.round, &m.chain, &m.clean)
 	if err != nil {
 		return nil, err
+	}
+	m.durability = facts["durability"]
+	if drained, ok := facts["drained"]; ok {
+		if m.drained, err = strconv.ParseInt(drained, 10, 64); err != nil {
+			return nil, err
+		}
 	}
 	return &m, nil
 }

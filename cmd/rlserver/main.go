@@ -98,7 +98,8 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 		}
 		return exitFailed
 	}
-	heap.store.Store(n.store)
+	keeps := func() int64 { return n.store.Used() + n.srv.ClientMemory() }
+	heap.keeps.Store(&keeps)
 	if v := config.Values(); levelOf(v.LogLevel) <= slog.LevelInfo && v.LogFormat != "json" {
 		fmt.Fprint(stdout, n.banner())
 	}
