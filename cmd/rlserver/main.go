@@ -33,6 +33,9 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(args, environ []string, stdout, stderr io.Writer) int {
+	if code, ran := runTool(args, stdout, stderr); ran {
+		return code
+	}
 	inv, err := parseInvocation(args, environ)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\nrlserver --help lists the options.\n", err)
