@@ -167,7 +167,7 @@ type killArgs struct {
 	none        bool // of a type that nobody is
 	me          bool // this connection too
 	id          int64
-	addr, laddr string
+	addr, laddr *string // nil = any; nobody has an empty one
 	user        *user
 	age         int64 // s, at least
 }
@@ -175,13 +175,14 @@ type killArgs struct {
 // parseKill reads the filters; users is where names are looked up.
 func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 	if len(args) == 1 {
-		return killArgs{old: true, me: true, addr: string(args[0])}, ""
+		addr := string(args[0])
+		return killArgs{old: true, me: true, addr: &addr}, ""
 	}
 	for ; len(args) > 0; args = args[2:] {
 		if len(args) == 1 {
 			return k, errSyntax
 		}
-		value, ok := args[1], false
+		value, text, ok := args[1], string(args[1]), false
 		switch word := strings.ToLower(string(args[0])); word {
 		case "id":
 			if k.id, ok = parseInt(value); !ok || k.id < 1 {
@@ -200,11 +201,11 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 			}
 			k.none = !normal
 		case "addr":
-			k.addr = string(value)
+			k.addr = &text
 		case "laddr":
-			k.laddr = string(value)
+			k.laddr = &text
 		case "user":
-			if k.user = users.get(string(value)); k.user == nil {
+			if k.user = users.get(text); k.user == nil {
 				return k, fmt.Sprintf("ERR No such user '%.64s'", value)
 			}
 		case "skipme":
@@ -221,7 +222,7 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 
 // fits says whether a client is meant, at a time of the server's clock in ms.
 func (k *killArgs) fits(p *peer, now int64) bool {
-	return !k.none && (k.id == 0 || k.id == p.id) && (k.addr == "" || k.addr == p.addr) && (k.laddr == "" || k.laddr == p.laddr) &&
+	return !k.none && (k.id == 0 || k.id == p.id) && (k.addr == nil || *k.addr == p.addr) && (k.laddr == nil || *k.laddr == p.laddr) &&
 		(k.user == nil || k.user == p.shown.Load().user) && now-p.born >= k.age*1000
 }
 
