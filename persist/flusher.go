@@ -99,11 +99,8 @@ func (d *DB) dead() <-chan struct{} {
 	return d.h.guard.dead
 }
 
-// begin notes on disk that the store is in use, and removes what an earlier process left behind.
+// begin removes what an earlier process left behind.
 func (d *DB) begin() {
-	if err := d.writeMark(false); err != nil {
-		d.fail(err)
-	}
 	for _, name := range d.layout.others {
 		if dir := d.fs.PathJoin(d.o.Dir, name); dir != d.current {
 			d.removeGeneration(dir)

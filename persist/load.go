@@ -44,6 +44,11 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64) (LoadInfo, error) {
 	if err := l.run(d.h.guard); err != nil {
 		return LoadInfo{}, unusable(d.o.Dir, err)
 	}
+	// From here on callers are served, and a stop is not clean until Close says so.
+	d.store = s
+	if err := d.writeMark(false); err != nil {
+		return LoadInfo{}, unwritable(d.o.Dir, err)
+	}
 	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
 	d.status.loaded(d.info, d.h.generation)
 	return d.info, nil
