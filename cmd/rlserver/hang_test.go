@@ -74,6 +74,9 @@ func hangs(t *testing.T, s *testServer, disk *heldDisk, waits bool) {
 	if text := c.do("INFO", "persistence").text; !strings.Contains(text, "rl_last_save_status:err") || !strings.Contains(text, "the disk hangs") {
 		t.Errorf("INFO: %s", text)
 	}
+	if remark, err := s.node.readiness(); (err != nil) != waits || !waits && !strings.Contains(remark, "the disk hangs") {
+		t.Errorf("/readyz: %q, %v", remark, err)
+	}
 	if text := s.log.String(); !strings.Contains(text, "the disk hangs") || strings.Count(text, "\n") > 20 {
 		t.Errorf("the log: %s", text)
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -67,7 +65,7 @@ func (n *node) load(skew int64) (err error) {
 		n.log.Warn(n.loaded.Warning)
 	}
 	if err == nil && !n.loaded.Clean {
-		n.log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", "saved_at", n.loaded.SavedAt.UTC().Format(time.RFC3339Nano))
+		n.log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", "saved_at", savedAt(n.loaded.SavedAt))
 	}
 	if err == nil && n.loaded.Took >= progressEvery {
 		n.log.Info("loaded", "keys", n.loaded.Keys, "dropped", n.loaded.Dropped, "seconds", n.loaded.Took.Seconds())
@@ -87,20 +85,6 @@ func logProgress(loading func() (persist.LoadStats, bool), log *slog.Logger, tic
 			return
 		}
 	}
-}
-
-// readiness says why the server cannot serve callers, or nil.
-func (n *node) readiness() error {
-	if n.ready.Load() {
-		return nil
-	}
-	if n.stopping.Load() {
-		return errors.New("stopping")
-	}
-	if st, on := n.db.Loading(); on {
-		return fmt.Errorf("loading the data: %s %% of about %d keys, %d s left", st.Percent, st.Keys, st.Left)
-	}
-	return errors.New("starting")
 }
 
 // extra are the figures of INFO beside those of the wire; those of a load are
