@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/rlserver/rlserver/persist"
 	"github.com/rlserver/rlserver/resp"
@@ -103,12 +104,10 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	}
 	keeps := func() int64 { return n.store.Used() + n.srv.ClientMemory() }
 	heap.keeps.Store(&keeps)
-	if v := config.Values(); levelOf(v.LogLevel) <= slog.LevelInfo && v.LogFormat != "json" {
-		fmt.Fprint(stdout, n.banner())
-	}
+	n.announce(stdout)
 	saving := n.untilStop(signals, hangups)
-	go func() { // who asks twice does not want to wait
-		<-signals
+	go func() {
+		askedAgain(signals)
 		log.Error("stopped at once by a second signal; the last changes may not be on disk")
 		os.Exit(exitFailed)
 	}()
@@ -118,6 +117,20 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	}
 	log.Info("stopped")
 	return exitOK
+}
+
+// sameWish is how long after the signal that stops the server another one is the same: a terminal and whoever started
+// the server may both pass a Ctrl-C on.
+const sameWish = time.Second
+
+// askedAgain returns when a signal comes that is not the same wish as the one just now: who asks twice does not want to
+// wait.
+func askedAgain(signals <-chan os.Signal) {
+	for first := time.Now(); ; {
+		if <-signals; time.Since(first) >= sameWish {
+			return
+		}
+	}
 }
 
 // untilStop reads the limits-file and the TLS files at each hangup, until a signal or SHUTDOWN asks for the end; saving says whether to write then.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -238,6 +239,17 @@ func (n *node) abandon() error {
 		n.web.Close()
 	}
 	return n.db.Close()
+}
+
+// announce tells that clients are served, from loglevel notice on: a person by the banner, a program by a line of the log.
+func (n *node) announce(stdout io.Writer) {
+	v := n.config.Values()
+	switch {
+	case v.LogFormat == "json":
+		n.log.Info("ready", "version", fullVersion(), "addresses", n.addrs, "metrics", n.webAddr, "dir", v.Dir, "durability", v.Durability, "keys", n.loaded.Keys)
+	case levelOf(v.LogLevel) <= slog.LevelInfo:
+		fmt.Fprint(stdout, n.banner())
+	}
 }
 
 // banner is what a person sees at the start.

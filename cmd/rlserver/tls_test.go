@@ -192,6 +192,14 @@ func TestTLSCostsOthersNothing(t *testing.T) {
 	if took := time.Since(start); took > readyWithin {
 		t.Errorf("it took %v", took)
 	}
+	if text := s.log.String(); strings.Count(text, "hint=") != 1 || !strings.Contains(text, "does not speak TLS on the port that does") {
+		t.Errorf("of the first of the two the log says %s", text)
+	}
+	s.advance(time.Minute)
+	tls.Dial("tcp", s.addr, s.client(nil))
+	if text := s.log.String(); strings.Count(text, "hint=") != 2 || !strings.Contains(text, "speaks TLS on a port that does not") {
+		t.Errorf("a minute later the log says %s", text)
+	}
 	if n := s.node.srv.Stats().TLSFailures; n == 0 {
 		t.Error("no failure is counted")
 	}
