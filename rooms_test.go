@@ -24,6 +24,7 @@ type room struct {
 var rooms = map[string]room{
 	"engine":       {bans: []string{"os", "net", "sync", "time"}}, // pure arithmetic: it never asks the time
 	"shard":        {ours: []string{"engine"}},
+	"shard/crash":  {ours: []string{"engine", "shard"}}, // for tests, of rooms that do not know one another
 	"persist":      {ours: []string{"shard"}, outside: []string{"github.com/cockroachdb/pebble/v2"}},
 	"replicate":    {ours: []string{"shard"}},
 	"observe":      {outside: []string{"github.com/prometheus/client_golang"}},

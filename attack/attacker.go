@@ -16,7 +16,7 @@ import (
 // time from the server, but what the server spends on it.
 
 // yielding is an attacker's nice value.
-const yielding = 15
+const yielding = 10
 
 // assault is what an attacker is to do.
 type assault struct {
@@ -40,6 +40,7 @@ func attacker() error {
 		if a.name != do.Attack {
 			continue
 		}
+		roomForFiles()
 		ctx, cancel := context.WithTimeout(context.Background(), do.Lasts)
 		defer cancel()
 		s := &strike{target: t, ctx: ctx, clients: max(1, int(float64(a.clients)*do.Scale)), scale: do.Scale}
@@ -47,6 +48,15 @@ func attacker() error {
 		return json.NewEncoder(os.Stdout).Encode(report{s.clients, s.counts.opened.Load(), s.counts.closed.Load(), s.counts.sent.Load(), s.notes})
 	}
 	return fmt.Errorf("there is no attack %q", do.Attack)
+}
+
+// roomForFiles has the kernel make its table of our open files large enough for all of them. It would grow while the
+// attacker connects, and each time wait until every thread of the machine has come by in the kernel: for seconds on a busy one.
+func roomForFiles() {
+	const most = 8192
+	if fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, 0, syscall.F_DUPFD_CLOEXEC, most); errno == 0 {
+		syscall.Close(int(fd))
+	}
 }
 
 // strike has an attacker do its work.

@@ -5,14 +5,22 @@ package main
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -33,7 +41,8 @@ const secret = "attack"
 // A server is a program to be attacked.
 type server struct {
 	name, path string
-	args       []string // without port and directory
+	args       []string // without what follows
+	secure     []string // for TLS, without its port
 }
 
 // compare makes the attacks against rlserver and a real Redis, each time on a server just started, and writes the
@@ -68,9 +77,13 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("building rlserver: %w\n%s", err, text)
 		}
 	}
+	secure, err := certificate(dir)
+	if err != nil {
+		return err
+	}
 	servers := []server{
-		{"rlserver", c.rlserver, []string{"--http-addr", ""}},
-		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}},
+		{"rlserver", c.rlserver, []string{"--http-addr", ""}, secure},
+		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}, secure},
 	}
 	p := newPage(servers, c.options)
 	for _, a := range chosen {
@@ -101,11 +114,15 @@ func (s server) fresh(ctx context.Context, dir string, a attack, o options) (r r
 	}
 	defer os.RemoveAll(home)
 	port, err := freePort()
+	tlsPort := port
+	for err == nil && tlsPort == port {
+		tlsPort, err = freePort()
+	}
 	if err != nil {
 		return r, err
 	}
 	var said bytes.Buffer
-	cmd := exec.Command(s.path, append([]string{"--port", strconv.Itoa(port), "--dir", home, "--requirepass", secret}, s.args...)...)
+	cmd := exec.Command(s.path, slices.Concat([]string{"--port", strconv.Itoa(port), "--dir", home, "--requirepass", secret, "--tls-port", strconv.Itoa(tlsPort)}, s.secure, s.args)...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us; we end it
 	if err := cmd.Start(); err != nil {
@@ -128,12 +145,33 @@ func (s server) fresh(ctx context.Context, dir string, a attack, o options) (r r
 	}
 }
 
-// freePort is a port of this machine that nobody listened on a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// certificate makes one with a key of RSA, as most have, and returns the options that name the files.
+func certificate(dir string) (options []string, err error) {
+	key, err := rsa.GenerateKey(crand.Reader, 2048)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	form := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "attacked"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	cert, err := x509.CreateCertificate(crand.Reader, form, form, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	err = errors.Join(os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600))
+	return []string{"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-auth-clients", "no"}, err
+}
+
+// freePort is a port of this machine that nobody listened on a moment ago, from below those that the system gives to
+// clients, of which attacks have many.
+func freePort() (port int, err error) {
+	const lowest, count, tries = 10_000, 20_000, 100
+	for range tries {
+		port = lowest + rand.IntN(count)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, err
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,31 +15,39 @@ import (
 // pipeline is 200 KB of commands with answers as long.
 var pipeline = strings.Repeat(frame("ECHO", strings.Repeat("x", 1000)), 200)
 
-// deaf sends until nothing is taken any more and never reads. That the server hung up shows when the next byte is
+const (
+	// deafBuffer is what a client that does not read has in its own kernel, bytes. What the server has for it is the
+	// server's doing, and the attack costs this side little.
+	deafBuffer = 64 << 10
+	// deafSends is what such a client sends at most to a server that takes it, bytes.
+	deafSends = 20 << 20
+)
+
+// stuffs sends until nothing is taken any more, and then waits. That the server hung up shows when the next byte is
 // refused.
+func (s *strike) stuffs(c *conn) {
+	c.Conn.(*net.TCPConn).SetWriteBuffer(deafBuffer)
+	ok := true
+	for sent := 0; ok && sent < deafSends; sent += len(pipeline) {
+		ok = s.write(c, pipeline)
+	}
+	for ok {
+		s.wait(time.Second)
+		ok = s.write(c, frame("PING"))
+	}
+	if !s.over() {
+		s.counts.closed.Add(1)
+	}
+}
+
+// deaf never reads.
 func deaf(s *strike) {
-	s.together(func(n int) {
-		c := s.open(true)
-		if c == nil {
-			return
-		}
-		defer c.Close()
-		for s.write(c, pipeline) {
-		}
-		if !s.over() {
-			s.counts.closed.Add(1)
-		}
-	})
+	s.enlist(func(c *conn, n int) { s.stuffs(c) })
 }
 
 // sipping is deaf but for a few bytes a second: it never stands still.
 func sipping(s *strike) {
-	s.together(func(n int) {
-		c := s.open(true)
-		if c == nil {
-			return
-		}
-		defer c.Close()
+	s.enlist(func(c *conn, n int) {
 		go func() {
 			some := make([]byte, 100)
 			for !s.over() {
@@ -48,11 +57,7 @@ func sipping(s *strike) {
 				}
 			}
 		}()
-		for s.write(c, pipeline) {
-		}
-		if !s.over() {
-			s.counts.closed.Add(1)
-		}
+		s.stuffs(c)
 	})
 }
 
@@ -190,20 +195,19 @@ func strangers(s *strike) {
 	})
 }
 
-// guessing tries passwords on each connection until that is closed.
+// guessing tries passwords: by turns on a connection until that is closed, and on another for each.
 func guessing(s *strike) {
 	s.together(func(n int) {
-		for tries := 0; !s.over(); {
+		for !s.over() {
 			c := s.open(false)
-			for ok := c != nil; ok && !s.over(); tries++ {
-				_, err := c.do("AUTH", "default", "guess"+strconv.Itoa(tries))
+			for ok := c != nil; ok && !s.over(); ok = ok && n%2 == 0 {
+				_, err := c.do("AUTH", "default", "guess"+strconv.FormatInt(s.counts.tries.Add(1), 10))
 				ok = err == nil
-				s.counts.sent.Add(1)
 			}
 			if c != nil {
 				c.Close()
 			}
 		}
 	})
-	s.note("%d passwords tried", s.counts.sent.Swap(0))
+	s.note("%d passwords tried", s.counts.tries.Load())
 }

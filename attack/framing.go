@@ -85,12 +85,7 @@ func inline(s *strike) {
 // hoard sends all but the end of a command of nearly 1 MB, in arguments that every server takes.
 func hoard(s *strike) {
 	piece := "$60000\r\n" + strings.Repeat("x", 60000) + "\r\n"
-	s.together(func(n int) {
-		c := s.open(true)
-		if c == nil {
-			return
-		}
-		defer c.Close()
+	s.enlist(func(c *conn, n int) {
 		ok := s.write(c, "*20\r\n")
 		for range 17 {
 			ok = ok && s.write(c, piece)
@@ -119,12 +114,7 @@ func dribble(s *strike) {
 // loris sends the first half of a command, then a byte a second.
 func loris(s *strike) {
 	halves := []string{"*3\r\n$10\r\nRL.AC", "*", "*1\r\n$", "$", "PIN", "*2\r\n$4\r\nECHO\r\n$1000\r\nx", "*3\r\n$3\r\nSET\r\n$1\r\n"}
-	s.together(func(n int) {
-		c := s.open(true)
-		if c == nil {
-			return
-		}
-		defer c.Close()
+	s.enlist(func(c *conn, n int) {
 		go func() {
 			for ok := s.write(c, halves[n%len(halves)]); ok && !s.over(); ok = s.write(c, "1") {
 				s.wait(time.Second)

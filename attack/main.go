@@ -66,7 +66,7 @@ func single(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.addr, "addr", "127.0.0.1:6390", "the server's `address`, on this machine")
 	flags.IntVar(&o.pid, "pid", 0, "its process `number` (default: INFO tells)")
 	flags.StringVar(&o.password, "password", "", "its password; without one the attacks before AUTH are left out")
-	flags.DurationVar(&o.time, "time", 3*time.Second, "how long one attack lasts, 100ms to 1m; those that wait for a deadline of 10s last 15s")
+	flags.DurationVar(&o.time, "time", 3*time.Second, "how long one attack lasts, 100ms to 1m; those that wait for deadlines last until all are closed, at most 45s")
 	flags.Float64Var(&o.scale, "scale", 1, "what counts of clients and keys are multiplied with, 0.01 to 1")
 	flags.BoolVar(&o.json, "json", false, "results as lines of JSON")
 	list := flags.Bool("list", false, "tell the attacks and stop")

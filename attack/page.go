@@ -41,7 +41,7 @@ func newPage(servers []server, o options) *page {
 	p.head.WriteString(`
 Each attack finds a server just started, with a password and otherwise its defaults. The witness is another client, in a process of its own,
 that asks ` + "`EXISTS`" + ` each millisecond; the control is the same question to a process that only echoes, asked by turns: what the control waits
-is the machine's doing. An attack lasts ` + o.time.String() + `, those that wait for deadlines of 10 s last 15. RSS in MB before, at the peak, and half a second after; CPU is the server's; times in ms.
+is the machine's doing. An attack lasts ` + o.time.String() + `, those that wait for deadlines of 10 s until all clients are closed, at most ` + deadlines.String() + `. RSS in MB before, at the peak, and half a second after, after hoard ` + settleLong.String() + `; CPU is the server's; times in ms.
 
 | attack | server | RSS before | peak | after | CPU | p50 | p99 | longest | control p99 | opened | closed by it | MB sent |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|

@@ -19,10 +19,13 @@ import (
 const (
 	// sampleEvery is how often the server's memory is looked at.
 	sampleEvery = 10 * time.Millisecond
-	// settle is how long a server has after an attack until its memory is looked at last.
-	settle = 500 * time.Millisecond
-	// deadlines is how long an attack lasts that waits for deadlines of 10 s to be kept.
-	deadlines = 15 * time.Second
+	// settle is how long a server has after an attack until its memory is looked at last, and settleLong after one that
+	// makes it take much.
+	settle     = 500 * time.Millisecond
+	settleLong = 5 * time.Second
+	// deadlines is how long an attack lasts at most that waits for deadlines of 10 s to be kept. It ends when the server
+	// has closed all clients; what is more than 10 s is for a busy machine.
+	deadlines = 45 * time.Second
 )
 
 // attack is one way to be hostile.
@@ -30,7 +33,8 @@ type attack struct {
 	name    string
 	what    string
 	clients int           // how many at once, before scaling
-	lasts   time.Duration // 0 = what the command line says
+	lasts   time.Duration // at most; 0 = what the command line says
+	settles time.Duration // 0 = settle
 	guarded bool          // it is for servers with a password
 	run     func(*strike)
 }
@@ -41,7 +45,7 @@ type strike struct {
 	ctx     context.Context // ends when the time is over
 	clients int
 	scale   float64
-	counts  struct{ opened, closed, refused, sent atomic.Int64 } // connections, of which by the server, and bytes
+	counts  struct{ opened, closed, sent, tries atomic.Int64 } // connections, of which by the server, bytes, and what an attack counts itself
 	mu      sync.Mutex
 	notes   []string
 }
@@ -89,7 +93,7 @@ func (t *target) suffer(ctx context.Context, a attack, o options) result {
 	r.Witness = w.dismiss()
 	close(over)
 	r.Peak = max(r.Before, <-sampled)
-	time.Sleep(settle)
+	time.Sleep(max(settle, a.settles))
 	r.Alive = t.alive()
 	r.After = t.rss()
 	return r
@@ -132,6 +136,33 @@ func (s *strike) together(client func(n int)) {
 		all.Go(func() { client(n) })
 	}
 	all.Wait()
+}
+
+// enlist opens all clients, or as many as it can in a third of the time, and then has each do its part, so that all have
+// the same time for it and none is late with its password because of what the others send.
+func (s *strike) enlist(part func(c *conn, n int)) {
+	const atOnce = 8
+	end, _ := s.ctx.Deadline()
+	until := time.Now().Add(time.Until(end) / 3)
+	all := make([]*conn, s.clients)
+	var next atomic.Int64
+	var openers sync.WaitGroup
+	for range atOnce {
+		openers.Go(func() {
+			for n := next.Add(1) - 1; n < int64(s.clients); n = next.Add(1) - 1 {
+				for all[n] == nil && time.Now().Before(until) {
+					all[n] = s.open(true)
+				}
+			}
+		})
+	}
+	openers.Wait()
+	s.together(func(n int) {
+		if c := all[n]; c != nil {
+			defer c.Close()
+			part(c, n)
+		}
+	})
 }
 
 // over says whether the time is.

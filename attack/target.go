@@ -20,6 +20,7 @@ const answerWithin = 20 * time.Second
 // target is the server under attack.
 type target struct {
 	addr     string
+	secure   string // where TLS is spoken; "" = nowhere
 	password string
 	pid      int
 	limiter  bool // it has RL.ACQUIRE
@@ -54,6 +55,11 @@ func reach(addr, password string, pid int) (*target, error) {
 	has := func(name string) bool {
 		got, err := c.do("COMMAND", "INFO", name)
 		return err == nil && strings.Contains(strings.ToLower(got), strings.ToLower(name))
+	}
+	if got, err := c.do("CONFIG", "GET", "tls-port"); err == nil {
+		if m := regexp.MustCompile(`tls-port\r\n\$\d+\r\n([1-9]\d*)\r\n`).FindStringSubmatch(got); m != nil {
+			t.secure = net.JoinHostPort(tcp.IP.String(), m[1])
+		}
 	}
 	t.limiter, t.multi = has("RL.ACQUIRE"), has("MULTI")
 	return t, nil

@@ -94,7 +94,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.sizeSeconds, "size-seconds", 4, "how long one of them lasts, 1 to 600")
 	isQuick := flags.Bool("quick", false, "a short run: fewer rounds, seconds and keys")
 	isBig := flags.Bool("big", false, "10000000 keys for what -size-keys says, which takes ten minutes")
-	only := flags.String("only", "", "measure only cells whose name matches this `regexp`, e.g. 'x32' or 'redis/lua' or 'memory'")
+	only := flags.String("only", "", "measure only cells whose name matches this `regexp`, e.g. 'x32' or 'redis/lua' or 'memory' or 'durability/always'")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -171,6 +171,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if r.admission, err = b.checkAdmission(ctx); err != nil {
+		return err
+	}
+	if r.durable, err = b.measureDurability(ctx); err != nil {
 		return err
 	}
 	if r.size, err = b.measureSize(ctx); err != nil {

@@ -37,7 +37,14 @@ func (b *bench) needs(k kind) bool {
 			return true
 		}
 	}
-	return b.options.only.MatchString("memory/"+k.name) || k.name == "rlserver" && b.options.only.MatchString("size/"+k.name) || b.options.only.MatchString("admission/"+k.name)
+	if k.name == "rlserver" {
+		for _, section := range []string{"size/rlserver", "durability/always", "durability/interval"} {
+			if b.options.only.MatchString(section) {
+				return true
+			}
+		}
+	}
+	return b.options.only.MatchString("memory/"+k.name) || b.options.only.MatchString("admission/"+k.name)
 }
 
 // A sample is one measurement of a cell.

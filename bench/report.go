@@ -27,6 +27,7 @@ type results struct {
 	cells     []*measured
 	memory    []footprint
 	admission []admission
+	durable   *durable
 	size      *sized
 	took      time.Duration
 	loadAtEnd string // load average; the run itself adds about 2
@@ -50,6 +51,7 @@ func (r *results) markdown() string {
 	r.writeRatios(&b)
 	r.writeMemory(&b)
 	r.writeAdmission(&b)
+	r.durable.write(&b)
 	r.size.write(&b)
 	r.writeMethod(&b)
 	return b.String()

@@ -131,9 +131,12 @@ func (e *entry) sameTerms(lim *Limit) bool {
 }
 
 // carryAhead is carryState for a state that is ahead under other terms. It returns the time reached: t, or later if the state is certain
-// only then. It is certain now.
+// only then, which it is now. Windows of the same length go on as they are.
 func (e *entry) carryAhead(to *Limit, t int64) (reached int64, err error) {
 	from, s := &e.limit, &e.state
+	if from.Algorithm != Bucket && from.Window == to.Window && from.Aligned == to.Aligned {
+		return t, e.carryState(to, t)
+	}
 	latest := e.certain // the latest time at which what is counted may have been admitted
 	e.certain = 0
 	switch {
@@ -142,8 +145,6 @@ func (e *entry) carryAhead(to *Limit, t int64) (reached int64, err error) {
 			e.blocked = max(e.blocked, latest+1) // it does not end because the call acts later
 		}
 		return max(t, latest), s.bucket.carryAhead(from, to, t-e.ts, min(t, latest)-e.ts)
-	case from.Window == to.Window && from.Aligned == to.Aligned:
-		return t, e.carryState(to, t)
 	case from.Algorithm == Fixed:
 		latest = min(latest, e.ts-s.fixed.age+from.Window-1)
 		reached = max(t, latest)

@@ -159,6 +159,9 @@ func (w *walker) checkCovered(held []byte, block Block) {
 	if err != nil || !bytes.Equal(again, held) {
 		w.t.Fatalf("%x is rebased to %x, %v", held, again, err)
 	}
+	if string(Name(held)) != string(Name(w.value)) {
+		w.t.Fatalf("%x has the name %q, %x %q", held, Name(held), w.value, Name(w.value))
+	}
 	if info, _ := Inspect(held); IsAhead(held) == (info.TS == MaxNow) {
 		w.t.Fatalf("%x is not marked", held)
 	}

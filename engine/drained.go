@@ -21,7 +21,9 @@ func Drained(dst []byte, lim Limit, old []byte, at int64) (out []byte, err error
 			s.fixed.age = 0
 		}
 	case Sliding:
-		s.sliding.prev, s.sliding.cur = 0, max(s.sliding.used(l), l.Capacity)
+		// Of a refund the window before counts first, which nobody knows either.
+		s.sliding.cur = max(s.sliding.used(l), l.Capacity)
+		s.sliding.prev = min(l.Capacity, maxCount-s.sliding.cur)
 	default:
 		n := max(s.log.total, l.Capacity)
 		*s.log = logState{total: n, last: n}

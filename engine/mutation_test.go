@@ -80,7 +80,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"what comes from a disk is certain", "stored.go", "e.certain = min(e.certain, maxTS)", "e.certain = 0"},
 	{"a drained bucket is as it was found", "drained.go", "min(s.bucket.credit, 0)", "s.bucket.credit"},
 	{"a drained window was full when it began", "drained.go", "s.fixed.age = 0", "_ = 0"},
-	{"a drained sliding window is as it was found", "drained.go", "max(s.sliding.used(l), l.Capacity)", "s.sliding.used(l)"},
+	{"a drained sliding window is as it was found", "drained.go", "s.sliding.cur = max(s.sliding.used(l), l.Capacity)", "s.sliding.cur = s.sliding.used(l)"},
 	{"a drained log is as it was found", "drained.go", "max(s.log.total, l.Capacity)", "s.log.total"},
 
 	{"a minute of 60 ms", "limit.go", "size = 60 * 1000\n", "size = 60\n"},

@@ -29,6 +29,9 @@ func Name(old []byte) []byte {
 		return nil
 	}
 	_, at := uvarint(old, 1)
+	if old[0]&flagAhead != 0 {
+		_, at = uvarint(old, at)
+	}
 	if old[0]&flagBlocked != 0 {
 		_, at = uvarint(old, at)
 	}

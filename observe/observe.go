@@ -55,8 +55,9 @@ type Options struct {
 	// once by New, to learn the types, and once per scrape, perhaps by several goroutines at a time. Each call must
 	// return values of the types that the first one returned; a nil pointer stands for "no figures yet".
 	Stats func() []any
-	// Ready returns nil if the server can serve callers, else an error that is the reason why not. Nil: always ready.
-	Ready func() error
+	// Ready returns nil if the server can serve callers, else an error that is the reason why not. A remark is what whoever
+	// looks should know of a server that can, or empty. Nil: always ready.
+	Ready func() (remark string, err error)
 	// Version and Revision name the build; Revision is the source commit and may be empty.
 	Version, Revision string
 	// GoVersion is what built it; empty means runtime.Version().
@@ -81,7 +82,7 @@ func New(o Options) *Observer {
 		o.GoVersion = runtime.Version()
 	}
 	if o.Ready == nil {
-		o.Ready = func() error { return nil }
+		o.Ready = func() (string, error) { return "", nil }
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
@@ -99,11 +100,14 @@ func New(o Options) *Observer {
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := o.Ready(); err != nil {
+		switch remark, err := o.Ready(); {
+		case err != nil:
 			say(w, http.StatusServiceUnavailable, "not ready: "+oneLine(err.Error()))
-			return
+		case remark != "":
+			say(w, http.StatusOK, "ready, but "+oneLine(remark))
+		default:
+			say(w, http.StatusOK, "ready")
 		}
-		say(w, http.StatusOK, "ready")
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusOK, "rlserver "+o.Version+"\n\n/metrics  Prometheus metrics\n/healthz  does the process serve\n/readyz   can it serve callers")
@@ -112,7 +116,7 @@ func New(o Options) *Observer {
 }
 
 // Handler serves /metrics (Prometheus text or OpenMetrics), /healthz (200 as long as the process serves) and /readyz
-// (200, or 503 with the reason on one line). Any other path is 404, any method but GET and HEAD 405.
+// (200, perhaps with a remark, or 503 with the reason, on one line). Any other path is 404, any method but GET and HEAD 405.
 func (o *Observer) Handler() http.Handler { return o.handler }
 
 // Server returns a new HTTP server around Handler with every timeout and bound set. The caller owns its listener and

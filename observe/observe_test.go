@@ -164,23 +164,27 @@ func TestBadFigureLeavesTheRest(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
+	var remark string
 	var reason error
-	o := New(Options{Stats: func() []any { return nil }, Ready: func() error { return reason }, Version: "1.2.3"})
+	o := New(Options{Stats: func() []any { return nil }, Ready: func() (string, error) { return remark, reason }, Version: "1.2.3"})
 	for _, c := range []struct {
+		remark string
 		reason error
 		path   string
 		code   int
 		body   string
 	}{
-		{nil, "/healthz", 200, "ok\n"},
-		{nil, "/readyz", 200, "ready\n"},
-		{errors.New("loading 5 of 10 keys"), "/readyz", 503, "not ready: loading 5 of 10 keys\n"},
-		{errors.New("a\r\nb\x1b[31m\x00"), "/readyz", 503, "not ready: a  b [31m \n"},
-		{errors.New(strings.Repeat("x", 9999)), "/readyz", 503, "not ready: " + strings.Repeat("x", maxReasonBytes) + "...\n"},
-		{errors.New("loading"), "/healthz", 200, "ok\n"},
-		{nil, "/nothing", 404, "404 page not found\n"},
+		{"", nil, "/healthz", 200, "ok\n"},
+		{"", nil, "/readyz", 200, "ready\n"},
+		{"the disk\nis full", nil, "/readyz", 200, "ready, but the disk is full\n"},
+		{"the disk is full", nil, "/healthz", 200, "ok\n"},
+		{"", errors.New("loading 5 of 10 keys"), "/readyz", 503, "not ready: loading 5 of 10 keys\n"},
+		{"it is", errors.New("a\r\nb\x1b[31m\x00"), "/readyz", 503, "not ready: a  b [31m \n"},
+		{"", errors.New(strings.Repeat("x", 9999)), "/readyz", 503, "not ready: " + strings.Repeat("x", maxReasonBytes) + "...\n"},
+		{"", errors.New("loading"), "/healthz", 200, "ok\n"},
+		{"", nil, "/nothing", 404, "404 page not found\n"},
 	} {
-		reason = c.reason
+		remark, reason = c.remark, c.reason
 		if code, body := get(t, o, c.path); code != c.code || body != c.body {
 			t.Errorf("%s with %v: %d %q, want %d %q", c.path, c.reason, code, body, c.code, c.body)
 		}

@@ -13,10 +13,7 @@ func (d *DB) Close() error {
 			close(d.stop)
 			<-d.done
 		} else {
-			if d.h != nil {
-				d.result = d.h.close()
-				d.h = nil
-			}
+			d.result = d.giveUp()
 			close(d.done)
 			d.status.end()
 		}
@@ -25,6 +22,19 @@ func (d *DB) Close() error {
 		}
 	})
 	return d.result
+}
+
+// giveUp closes what was opened and never served. If it was clean it still is.
+func (d *DB) giveUp() error {
+	if d.h == nil {
+		return nil
+	}
+	err := d.h.close()
+	if err == nil && d.store != nil && d.info.Clean {
+		err = d.writeMark(true)
+	}
+	d.h = nil
+	return err
 }
 
 // finish is the flusher's last act. If writing fails it makes one attempt at a new generation.

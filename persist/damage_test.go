@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -8,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // files returns all files below the data directory with their bytes.
@@ -379,6 +382,55 @@ func TestCleanOrNot(t *testing.T) {
 		if _, info, err := stateOn(t, c.fs); err != nil || info.Clean != c.want || info.Warning != "" {
 			t.Errorf("%+v, %v; want clean %v", info, err, c.want)
 		}
+	}
+}
+
+// TestNotCleanWhileServing: from the first change on a crash is told from a stop, however slow the disk is to note that the directory is in
+// use; if it cannot be noted nobody is served. A start that served nobody leaves a clean directory clean.
+func TestNotCleanWhileServing(t *testing.T) {
+	var slow, bad atomic.Bool
+	mem := vfs.NewCrashableMem()
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if !strings.Contains(op.Path, markFile+tmpSuffix) || op.Kind != errorfs.OpCreate {
+			return nil
+		}
+		if slow.Load() {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if bad.Load() {
+			return errENOSPC
+		}
+		return nil
+	}))
+	for range 2 { // a new directory, then one that was left in order
+		slow.Store(true)
+		w := open(t, Options{FS: fs, Mode: Shutdown})
+		w.debit("a")
+		if got, info, err := stateOn(t, mem.CrashClone(vfs.CrashCloneCfg{})); err != nil || info.Clean {
+			t.Errorf("after a crash: %v, %+v, %v", got, info, err)
+		}
+		slow.Store(false)
+		w.close()
+	}
+	bad.Store(true)
+	w, err := opened(t, Options{FS: fs})
+	if err == nil {
+		w.debit("a")
+		t.Error("served by who cannot note it")
+		w.close()
+	} else if !strings.Contains(err.Error(), "make room") {
+		t.Error(err)
+	}
+	bad.Store(false)
+	d, err := Open(Options{FS: fs, Dir: dir})
+	if err == nil {
+		_, err = d.Load(newStore(), start, start)
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got, info, err := stateOn(t, mem); err != nil || !info.Clean || got["a"] != 2 {
+		t.Errorf("after a start that served nobody: %v, %+v, %v", got, info, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package persist
 import (
 	"io"
 	"os"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -49,7 +50,22 @@ func (d diskFS) Lock(name string) (io.Closer, error) {
 		l.Close()
 		return nil, err
 	}
-	return l, nil
+	locked.Store(name, nil)
+	return diskLock{l, name}, nil
+}
+
+// locked has the names of the lock files that this process holds.
+var locked sync.Map
+
+// A diskLock is a lock that is in locked.
+type diskLock struct {
+	io.Closer
+	name string
+}
+
+func (l diskLock) Close() error {
+	locked.Delete(l.name)
+	return l.Closer.Close()
 }
 
 func (d diskFS) Unwrap() vfs.FS { return d.FS }

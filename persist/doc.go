@@ -68,4 +68,12 @@
 //
 // In mode Shutdown, and while writing fails, rounds are not written, and the feed keeps the slots of all that changes. If it keeps far
 // more than there is, a round is cut and dropped (drop.go). From then on only a new generation can be saved, and is.
+//
+// # Tools
+//
+// [Check] reads all that a start would, and each table file by itself, and changes nothing. [Repair] cannot go through Pebble, which refuses
+// what is damaged or, worse, leaves it out without a word: it reads MANIFEST, tables and logs by itself (raw*.go) and merges the versions
+// of each key as Pebble does. A round of the journal counts if all of it verifies; those after a lost one count too, as changes are
+// absolute. Where the last state of a key cannot be read the one before is taken: it admits no more than an absent key does. FORMAT is
+// written last, so that nothing takes an unfinished directory for a whole one.
 package persist

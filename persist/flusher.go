@@ -99,11 +99,8 @@ func (d *DB) dead() <-chan struct{} {
 	return d.h.guard.dead
 }
 
-// begin notes on disk that the store is in use, and removes what an earlier process left behind.
+// begin removes what an earlier process left behind.
 func (d *DB) begin() {
-	if err := d.writeMark(false); err != nil {
-		d.fail(err)
-	}
 	for _, name := range d.layout.others {
 		if dir := d.fs.PathJoin(d.o.Dir, name); dir != d.current {
 			d.removeGeneration(dir)
@@ -299,8 +296,13 @@ func (d *DB) mergeStep() error {
 }
 
 // mergeAll brings the table up to date and empties the journal.
+// unmerged says whether the table lacks something that the journal has.
+func (d *DB) unmerged() bool {
+	return d.merging != nil || d.journal.torn || d.journal.last != d.journal.base
+}
+
 func (d *DB) mergeAll() error {
-	for d.merging != nil || d.journal.torn || d.journal.last != d.journal.base {
+	for d.unmerged() {
 		if err := d.mergeStep(); err != nil {
 			return err
 		}

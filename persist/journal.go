@@ -155,13 +155,16 @@ func encodeBase(p point, s steps) []byte {
 }
 
 func readBase(db *pebble.DB) (point, steps, error) {
-	key := []byte{baseSpace}
-	value, closer, err := db.Get(key)
+	value, closer, err := db.Get([]byte{baseSpace})
 	if err != nil {
 		return point{}, steps{}, fmt.Errorf("base record: %w", err)
 	}
 	defer closer.Close()
-	body, err := unseal(value, key)
+	return decodeBase(value)
+}
+
+func decodeBase(value []byte) (point, steps, error) {
+	body, err := unseal(value, []byte{baseSpace})
 	if err != nil {
 		return point{}, steps{}, fmt.Errorf("base record: %w", err)
 	}
@@ -187,7 +190,7 @@ func readJournal(db *pebble.DB, distinct *sketch) (journal, error) {
 	if err != nil {
 		return journal{}, err
 	}
-	if err := steps.read(db); err != nil {
+	if err := steps.read(pebbleRecords{db}); err != nil {
 		return journal{}, err
 	}
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{journalSpace}, UpperBound: []byte{journalSpace + 1}})

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,6 +20,8 @@ const (
 	formatFile  = "FORMAT"
 	currentFile = "CURRENT"
 	markFile    = "MARK"
+
+	lostAndFound = "lost+found" // a file system has it at its top
 )
 
 // The states that CURRENT can give a generation.
@@ -41,9 +45,15 @@ type mark struct {
 	generation, round uint64
 	chain             uint32
 	clean             bool // the last stop wrote everything
+	// What a MARK of an earlier version does not have.
+	durability string // the mode in which rounds are written
+	drained    int64  // Unix ms at which keys count as emptied, 0 if they do not
 }
 
 func generationName(n uint64) string { return fmt.Sprintf("gen-%06d", n) }
+
+// errNoFormat is also what a tool that was cut off leaves: FORMAT is what it writes last.
+var errNoFormat = errors.New("the file FORMAT is missing, which a new directory, a backup and a repair have only when they are complete")
 
 // readLayout looks at a directory and changes nothing. Its errors are sentences for the person who starts the server.
 func readLayout(fsys vfs.FS, dir string) (layout, error) {
@@ -53,7 +63,7 @@ func readLayout(fsys vfs.FS, dir string) (layout, error) {
 		return l, nil
 	}
 	if err != nil {
-		return l, fmt.Errorf("cannot look into the data directory %s: %w", dir, err)
+		return l, forbidden(dir, err)
 	}
 	var ours, foreign []string
 	for _, name := range names {
@@ -66,17 +76,16 @@ func readLayout(fsys vfs.FS, dir string) (layout, error) {
 		case strings.HasPrefix(name, "gen-"):
 			ours = append(ours, name)
 			l.others = append(l.others, name)
-		case name != "lost+found":
+		case name != lostAndFound:
 			foreign = append(foreign, name)
 		}
 	}
 	if !l.made {
 		switch {
 		case len(ours) > 0:
-			return l, damaged(dir, errors.New("the file FORMAT is missing"))
+			return l, damaged(dir, errNoFormat)
 		case len(foreign) > 0:
-			return l, fmt.Errorf("%s is not a data directory of rlserver and is not empty (it holds %.64q): "+
-				"choose another one, or an empty one", dir, foreign[0])
+			return l, notOurs(dir, fmt.Sprintf(" and is not empty (it holds %.64q): choose another one, or an empty one", foreign[0]))
 		}
 		return l, nil
 	}
@@ -131,7 +140,7 @@ func writeCurrent(fsys vfs.FS, dir string, generation uint64, state string) erro
 
 func writeMark(fsys vfs.FS, dir string, m mark) error {
 	return writeSealed(fsys, dir, markFile, fact{"generation", m.generation}, fact{"round", m.round},
-		fact{"chain", fmt.Sprintf("%08x", m.chain)}, fact{"clean", m.clean})
+		fact{"chain", fmt.Sprintf("%08x", m.chain)}, fact{"clean", m.clean}, fact{"durability", m.durability}, fact{"drained", m.drained})
 }
 
 func readMark(fsys vfs.FS, dir string) (*mark, error) {
@@ -145,19 +154,59 @@ func readMark(fsys vfs.FS, dir string) (*mark, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.durability = facts["durability"]
+	if drained, ok := facts["drained"]; ok {
+		if m.drained, err = strconv.ParseInt(drained, 10, 64); err != nil {
+			return nil, err
+		}
+	}
 	return &m, nil
 }
 
-// The sentences that stop a start-up.
+// Why a directory is refused, for errors.Is.
+var (
+	ErrDamaged   = errors.New("damaged")
+	ErrNewer     = errors.New("of a newer format")
+	ErrInUse     = errors.New("in use")
+	ErrNotOurs   = errors.New("no data directory")
+	ErrForbidden = errors.New("cannot be looked at or written")
+)
+
+// A refusal is a sentence that stops a start-up or a tool.
+type refusal struct {
+	sort error // one of the above
+	text string
+	err  error // what was seen, may be nil
+}
+
+func (r *refusal) Error() string        { return r.text }
+func (r *refusal) Is(target error) bool { return target == r.sort }
+func (r *refusal) Unwrap() error        { return r.err }
 
 func newerFormat(dir, detail string) error {
-	return fmt.Errorf("the data directory %s was written by a newer rlserver (%s): start that version, or choose another directory",
-		dir, detail)
+	return &refusal{sort: ErrNewer, text: fmt.Sprintf(
+		"the data directory %s was written by a newer rlserver (%s): start that version, or choose another directory", dir, detail)}
 }
 
 func damaged(dir string, err error) error {
-	return fmt.Errorf("the data directory %s cannot be read, and rlserver does not start with less than it held: %w. "+
-		"Restore the directory from a backup, or move it away to start with nothing remembered", dir, err)
+	return &refusal{sort: ErrDamaged, err: err, text: fmt.Sprintf(
+		"the data directory %s cannot be read, and rlserver does not start with less than it held: %v. Restore the directory from a backup, "+
+			"save what can be read with \"rlserver repair %s NEWDIR\" (\"rlserver check %s\" lists what is damaged), "+
+			"or move it away to start with nothing remembered", dir, err, shellWord(dir), shellWord(dir))}
+}
+
+// shellWord makes a path one word of a shell command.
+func shellWord(path string) string {
+	if path != "" && path[0] == '-' {
+		path = "./" + path
+	}
+	plain := func(r rune) bool {
+		return strings.ContainsRune("/._-+:@%,", r) || unicode.IsLetter(r) || unicode.IsDigit(r)
+	}
+	if path != "" && strings.IndexFunc(path, func(r rune) bool { return !plain(r) }) < 0 {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // unusable is for an error of a store that is there: of its data, or of the disk it is to be written to.
@@ -173,7 +222,8 @@ func unwritable(dir string, err error) error {
 	if vfs.IsNoSpaceError(err) {
 		what = "make room on the disk"
 	}
-	return fmt.Errorf("the data directory %s cannot be written: %w. Nothing in it is lost: %s, then start again", dir, err, what)
+	return &refusal{sort: ErrForbidden, err: err, text: fmt.Sprintf(
+		"the data directory %s cannot be written: %v. Nothing in it is lost: %s, then start again", dir, err, what)}
 }
 
 // notLocked is for an error of the lock: somebody has it, or its file cannot be made.
@@ -182,5 +232,18 @@ func notLocked(dir string, err error) error {
 	if errors.As(err, &number) && number != syscall.EAGAIN {
 		return unwritable(dir, err)
 	}
-	return fmt.Errorf("another rlserver uses the data directory %s (lock: %w): stop it, or choose another directory", dir, err)
+	return inUse(dir, err)
+}
+
+func inUse(dir string, err error) error {
+	return &refusal{sort: ErrInUse, err: err, text: fmt.Sprintf(
+		"another rlserver uses the data directory %s (lock: %v): stop it, or choose another directory", dir, err)}
+}
+
+func notOurs(dir, what string) error {
+	return &refusal{sort: ErrNotOurs, text: fmt.Sprintf("%s is not a data directory of rlserver%s", dir, what)}
+}
+
+func forbidden(dir string, err error) error {
+	return &refusal{sort: ErrForbidden, err: err, text: fmt.Sprintf("cannot look into the data directory %s: %v", dir, err)}
 }

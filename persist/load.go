@@ -2,6 +2,7 @@ package persist
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -24,19 +25,29 @@ type LoadInfo struct {
 	Warning string        // something a person should know, or ""
 }
 
+// ErrAborted is in the error of a Load that Abort ended.
+var ErrAborted = errors.New("the load was ended before it was complete")
+
 // Load brings every entry on disk into the store, on all cores. clock is the server's clock, maxTS the latest time an entry may have,
-// both Unix ms (see shard.Store.Loader). progress, if not nil, is called now and then, never twice at once, with the entries seen so far
-// and about how many there are. An error is a sentence that tells a person what to do; the store is not to be used then.
-func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, total int)) (LoadInfo, error) {
+// both Unix ms (see shard.Store.Loader). Loading tells how far it is. An error is a sentence that tells a person what to do; the store is
+// not to be used then.
+func (d *DB) Load(s *shard.Store, clock, maxTS int64) (LoadInfo, error) {
 	start := time.Now()
+	defer d.loading.end()
 	if !d.limitsLoaded {
 		if err := d.LoadLimits(s); err != nil {
 			return LoadInfo{}, err
 		}
 	}
-	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, total: d.journal.last.keys, progress: progress}
+	l := loader{db: d.h.db, store: s, clock: clock, maxTS: maxTS, progress: &d.loading}
+	s.Expect(d.journal.last.keys)
 	if err := l.run(d.h.guard); err != nil {
 		return LoadInfo{}, unusable(d.o.Dir, err)
+	}
+	// From here on callers are served, and a stop is not clean until Close says so.
+	d.store = s
+	if err := d.writeMark(false); err != nil {
+		return LoadInfo{}, unwritable(d.o.Dir, err)
 	}
 	d.info.Keys, d.info.Dropped, d.info.Took = int(l.kept.Load()), int(l.dropped.Load()), time.Since(start)
 	d.status.loaded(d.info, d.h.generation)
@@ -44,48 +55,66 @@ func (d *DB) Load(s *shard.Store, clock, maxTS int64, progress func(loaded, tota
 }
 
 // LoadLimits brings the named limits on disk into the store, for who wants to change them before the entries come in, which are judged
-// under those in force then. Load does it if nobody did. Errors as for Load.
+// under those in force then. Load does it if nobody did. Errors as for Load, which is to follow.
 func (d *DB) LoadLimits(s *shard.Store) error {
-	if d.h == nil {
-		h, err := openWith(newCompactions(true), d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
-		if err != nil {
-			return unusable(d.o.Dir, err)
-		}
-		d.h = h
-	}
-	err := d.makeRoom()
-	if err == nil {
-		err = d.mergeAll()
-	}
-	if err != nil {
-		return unusable(d.o.Dir, err)
-	}
-	var limits []shard.Change
-	err = d.h.run(func(db *pebble.DB) (err error) {
-		limits, err = readLimits(db)
-		return err
-	})
+	d.loading.begin(time.Now(), d.journal)
+	limits, err := d.readyTable()
 	if err == nil {
 		err = s.Limits().Load(limits)
 	}
 	if err != nil {
+		d.loading.end()
 		return unusable(d.o.Dir, err)
 	}
 	d.limitsLoaded, d.info.Limits = true, len(limits)
 	return nil
 }
 
-// makeRoom lets Pebble compact if the merge to come could bring it where it takes no more writes until it has.
+// readyTable opens the generation, if that has not been done, brings the table up to date and returns the named limits.
+func (d *DB) readyTable() ([]shard.Change, error) {
+	if d.h == nil {
+		h, err := openWith(newCompactions(true), d.fs, d.generationDir(d.layout.generation), d.layout.generation, false, &d.site)
+		if err != nil {
+			return nil, err
+		}
+		d.h = h
+	}
+	d.loading.guarded(d.h.guard)
+	if err := d.makeRoom(); err != nil {
+		return nil, err
+	}
+	for d.unmerged() {
+		if err := d.mergeStep(); err != nil {
+			return nil, err
+		}
+		d.loading.hasMerged(d.merging)
+	}
+	var limits []shard.Change
+	err := d.h.run(func(db *pebble.DB) (err error) {
+		limits, err = readLimits(db)
+		return err
+	})
+	if err != nil {
+		return nil, err // the worker may still write to limits
+	}
+	return limits, nil
+}
+
+// makeRoom looks how much there is, and lets Pebble compact if the merge to come could bring it where it takes no more writes until it has.
 func (d *DB) makeRoom() error {
-	tall := d.journal.bytes > 2*d.o.tune.mergeBytes
+	var m *pebble.Metrics
 	err := d.h.run(func(db *pebble.DB) error {
-		tall = tall || db.Metrics().Levels[0].Sublevels > l0StopWrites/2
+		m = db.Metrics()
 		return nil
 	})
-	if err == nil && tall {
+	if err != nil {
+		return err
+	}
+	d.loading.found(m.DiskSpaceUsage())
+	if d.journal.bytes > 2*d.o.tune.mergeBytes || m.Levels[0].Sublevels > l0StopWrites/2 {
 		d.h.compactions.release()
 	}
-	return err
+	return nil
 }
 
 // readLimits reads the named limits of the table.
@@ -115,8 +144,7 @@ type loader struct {
 	db           *pebble.DB
 	store        *shard.Store
 	clock, maxTS int64
-	total        int
-	progress     func(loaded, total int)
+	progress     *loading
 
 	next          atomic.Int64 // partition nobody has taken
 	kept, dropped atomic.Int64
@@ -126,7 +154,6 @@ type loader struct {
 
 // run scans on all cores. It does not wait for a scan that Pebble has taken hostage: then the guard is dead.
 func (l *loader) run(g *guard) error {
-	l.store.Expect(l.total)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(l.scan)
@@ -162,7 +189,6 @@ func (l *loader) scan() {
 			l.fail(err)
 			return
 		}
-		l.report()
 	}
 	if err := into.Flush(); err != nil {
 		l.fail(err)
@@ -176,15 +202,6 @@ func (l *loader) fail(err error) {
 		l.err = err
 	}
 	l.next.Store(partitions)
-}
-
-func (l *loader) report() {
-	if l.progress == nil || !l.mu.TryLock() {
-		return
-	}
-	defer l.mu.Unlock()
-	n := int(l.kept.Load() + l.dropped.Load())
-	l.progress(n, max(n, l.total))
 }
 
 func (l *loader) partition(p int, into *shard.Loader) error {
@@ -211,5 +228,6 @@ func (l *loader) partition(p int, into *shard.Loader) error {
 	keptNow, droppedNow := into.Count()
 	l.kept.Add(int64(keptNow - kept))
 	l.dropped.Add(int64(droppedNow - dropped))
+	l.progress.loaded.Add(int64(keptNow + droppedNow - kept - dropped))
 	return it.Error()
 }

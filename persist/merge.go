@@ -25,6 +25,8 @@ type merger struct {
 	seeds [2]maphash.Seed
 	seen  map[[2]uint64]struct{} // 128-bit hashes of the keys written, nil: every line is written
 
+	passed int // changes of the journal so far
+
 	batch *pebble.Batch // of the step under way
 	lines []line
 	key   []byte
@@ -126,6 +128,7 @@ func (m *merger) chunk(key, value []byte) error {
 		return err
 	}
 	m.lines = lines
+	m.passed += len(lines)
 	if space == shard.KeySpace && round < m.journal.cleared {
 		return nil
 	}

@@ -107,7 +107,7 @@ func TestLimitsBeforeEntries(t *testing.T) {
 	if _, err := s.Limits().SetFile([]shard.NamedLimit{{Name: "new", Limit: slow}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Load(s, start, start, nil); err != nil {
+	if _, err := db.Load(s, start, start); err != nil {
 		t.Fatal(err)
 	}
 	db.Start(feed, s)

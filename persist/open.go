@@ -25,6 +25,8 @@ type DB struct {
 	site site
 	info LoadInfo
 
+	loading loading
+
 	// Owned by the caller of Open and Load, then by the flusher.
 	h            *handle // nil while writing fails, and before Load
 	layout       layout

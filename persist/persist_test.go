@@ -3,7 +3,6 @@ package persist
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,7 +90,7 @@ func TestIdleEntriesAreDroppedForGood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := db.Load(s, later, later, nil)
+		info, err := db.Load(s, later, later)
 		if err != nil || info.Keys != 0 || info.Dropped != want.Dropped {
 			t.Fatalf("%+v, %v", info, err)
 		}
@@ -215,32 +214,4 @@ func TestPebbleFormatIsTheNewest(t *testing.T) {
 	if pebbleFormat != pebble.FormatNewest {
 		t.Errorf("pebbleFormat is %d, this Pebble has %d: read its release notes, then raise it", pebbleFormat, pebble.FormatNewest)
 	}
-}
-
-func TestProgress(t *testing.T) {
-	fs := vfs.NewMem()
-	w := open(t, Options{FS: fs})
-	for i := range 5000 {
-		w.debit(fmt.Sprint(i))
-	}
-	want := maps.Clone(w.state())
-	w.close()
-	s := newStore()
-	db, err := Open(Options{FS: fs, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	calls, last := 0, 0
-	_, err = db.Load(s, start, start, func(loaded, total int) {
-		calls++
-		if loaded < last || loaded > total || total != 5000 {
-			t.Errorf("progress %d of %d after %d", loaded, total, last)
-		}
-		last = loaded
-	})
-	if err != nil || calls < 10 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
-	wantState(t, stateOf(t, s), want)
 }

@@ -31,8 +31,9 @@ type Stats struct {
 	DiskSlow     uint64  `metric:"disk_slow_total" type:"counter" help:"Disk operations that took longer than 5 s, counted again as they go on." info:"Persistence:rl_disk_slow"`
 	Background   uint64  `metric:"disk_background_errors_total" type:"counter" help:"Errors in Pebble's background work."`
 	Corruptions  uint64  `metric:"disk_corruptions_total" type:"counter" help:"Damaged files that Pebble met."`
+	Loading      bool    `metric:"loading" type:"gauge" help:"1 while the data is loaded at start-up."`
 	LoadSeconds  float64 `metric:"load_seconds" type:"gauge" help:"How long the load at start-up took, s." info:"Persistence:rl_load_seconds"`
-	LoadKeys     int64   `metric:"load_keys" type:"gauge" help:"Entries loaded at start-up." info:"Persistence:rl_load_keys"`
+	LoadKeys     int64   `metric:"load_keys" type:"gauge" help:"Entries loaded at start-up, so far while it goes on." info:"Persistence:rl_load_keys"`
 	LoadDropped  int64   `metric:"load_dropped" type:"gauge" help:"Idle entries dropped at start-up."`
 }
 
@@ -59,6 +60,9 @@ func (d *DB) Stats() Stats {
 		Merges: f.merges, Generation: f.generation, Rewrites: f.generations, DiskBytes: f.diskBytes, LogBytes: f.walBytes, Memory: f.memory,
 		DiskSlow: d.site.slow.Load(), Background: d.site.backgroundErrors.Load(), Corruptions: d.site.corruptions.Load(),
 		LoadSeconds: f.loadTook.Seconds(), LoadKeys: int64(f.loadKeys), LoadDropped: int64(f.loadDropped),
+	}
+	if l, on := d.loading.stats(now); on {
+		st.Loading, st.LoadKeys = true, l.LoadedKeys
 	}
 	st.LastSaveOK = s.err == nil && !s.stalled(now)
 	if s.err != nil {

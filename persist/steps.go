@@ -38,36 +38,25 @@ func (s *steps) prune(b *pebble.Batch) error {
 }
 
 // read checks that no step is missing up to the last, and makes those after it, of a merge that was cut off, count.
-func (s *steps) read(db *pebble.DB) error {
-	next := max(s.kept, 1)
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: stepKey(next), UpperBound: []byte{stepSpace + 1}})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	end := s.last
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		if err == nil {
-			_, err = unseal(value, it.Key())
-		}
-		if err == nil && len(it.Key()) != len(stepKey(0)) {
+func (s *steps) read(r records) error {
+	next, end := max(s.kept, 1), s.last
+	err := r.scan(stepKey(next), []byte{stepSpace + 1}, func(key, value []byte) error {
+		_, err := unseal(value, key)
+		if err == nil && len(key) != len(stepKey(0)) {
 			err = errors.New("not a step's key")
 		}
 		if err != nil {
-			return fmt.Errorf("step record %x: %w", it.Key(), err)
+			return fmt.Errorf("step record %x: %w", key, err)
 		}
-		n := binary.BigEndian.Uint64(it.Key()[1:])
+		n := binary.BigEndian.Uint64(key[1:])
 		if n != next && next <= end {
-			break
+			return fmt.Errorf("part %d of the %d that the table was written in is missing", next, end)
 		}
 		next, s.last = n+1, max(n, end)
+		return nil
+	})
+	if err == nil && next <= end {
+		err = fmt.Errorf("part %d of the %d that the table was written in is missing", next, end)
 	}
-	if err := it.Error(); err != nil {
-		return err
-	}
-	if next <= end {
-		return fmt.Errorf("part %d of the %d that the table was written in is missing", next, end)
-	}
-	return nil
+	return err
 }

@@ -59,7 +59,7 @@ func opened(t testing.TB, o Options) (*world, error) {
 	if w.db, err = Open(o); err != nil {
 		return nil, err
 	}
-	if w.info, err = w.db.Load(w.store, start, start+1000, nil); err != nil {
+	if w.info, err = w.db.Load(w.store, start, start+1000); err != nil {
 		w.db.Close()
 		return nil, err
 	}

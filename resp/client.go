@@ -177,7 +177,7 @@ type killArgs struct {
 	kind        string // of client, empty = any
 	me          bool   // this connection too
 	id          int64
-	addr, laddr string
+	addr, laddr *string // nil = any; nobody has an empty one
 	user        *user
 	age         int64 // s, at least
 }
@@ -185,13 +185,14 @@ type killArgs struct {
 // parseKill reads the filters; users is where names are looked up.
 func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 	if len(args) == 1 {
-		return killArgs{old: true, me: true, addr: string(args[0])}, ""
+		addr := string(args[0])
+		return killArgs{old: true, me: true, addr: &addr}, ""
 	}
 	for ; len(args) > 0; args = args[2:] {
 		if len(args) == 1 {
 			return k, errSyntax
 		}
-		value, ok := args[1], false
+		value, text, ok := args[1], string(args[1]), false
 		switch word := strings.ToLower(string(args[0])); word {
 		case "id":
 			if k.id, ok = parseInt(value); !ok || k.id < 1 {
@@ -210,11 +211,11 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 			}
 			k.kind = kind
 		case "addr":
-			k.addr = string(value)
+			k.addr = &text
 		case "laddr":
-			k.laddr = string(value)
+			k.laddr = &text
 		case "user":
-			if k.user = users.get(string(value)); k.user == nil {
+			if k.user = users.get(text); k.user == nil {
 				return k, fmt.Sprintf("ERR No such user '%.64s'", value)
 			}
 		case "skipme":
@@ -231,7 +232,7 @@ func parseKill(args [][]byte, users *users) (k killArgs, fault string) {
 
 // fits says whether a client is meant, at a time of the server's clock in ms.
 func (k *killArgs) fits(p *peer, now int64) bool {
-	return p.isOf(k.kind) && (k.id == 0 || k.id == p.id) && (k.addr == "" || k.addr == p.addr) && (k.laddr == "" || k.laddr == p.laddr) &&
+	return p.isOf(k.kind) && (k.id == 0 || k.id == p.id) && (k.addr == nil || *k.addr == p.addr) && (k.laddr == nil || *k.laddr == p.laddr) &&
 		(k.user == nil || k.user == p.shown.Load().user) && now-p.born >= k.age*1000
 }
 

@@ -49,7 +49,7 @@ func TestClientList(t *testing.T) {
 		if len(lines) != others+1 {
 			t.Fatalf("%d lines, want %d", len(lines), others+1)
 		}
-		form := regexp.MustCompile(`^id=(\d+) addr=127\.0\.0\.1:\d+ laddr=127\.0\.0\.1:\d+ name=(n\d+)? age=\d+ idle=\d+ flags=N db=0 tot-mem=\d+ cmd=client\|(list|setname) user=default resp=2 lib-name= lib-ver=$`)
+		form := regexp.MustCompile(`^id=(\d+) addr=127\.0\.0\.1:\d+ laddr=127\.0\.0\.1:\d+ name=(n\d+)? age=\d+ idle=\d+ flags=N db=0 multi=-1 watch=0 tot-mem=\d+ cmd=client\|(list|setname) user=default resp=2 lib-name= lib-ver=$`)
 		for i, line := range lines {
 			if m := form.FindStringSubmatch(line); m == nil || i > 0 && m[2] != fmt.Sprintf("n%d", i-1) {
 				t.Errorf("line %d is %q", i, line)

@@ -30,6 +30,7 @@ func hashRows() []*command {
 			"O(1)", "bulk?", hget, field),
 		row("hmget", -3, flagFast, "Several fields of a bucket: t, its tokens in decimal, ts, the Unix ms at which it had them. Others are null.",
 			"O(N) with N fields", "array", hmget, fields),
+		row("hlen", 2, flagFast, "How many fields a bucket has: 2. Of an absent key 0.", "O(1)", "integer", hlen),
 		row("hgetall", 2, 0, "All fields of a bucket: t, its tokens in decimal, and ts, the Unix ms at which it had them.",
 			"O(1)", "map", hgetall),
 	}
@@ -64,6 +65,17 @@ func (s *Session) field(info engine.Info, found bool, name []byte) {
 		}
 	}
 	s.null()
+}
+
+// hlen is HLEN key.
+func hlen(s *Session, args [][]byte) {
+	switch _, found, failed := s.bucketInfo(args[1]); {
+	case failed:
+	case found:
+		s.int(int64(len(bucketFields)))
+	default:
+		s.int(0)
+	}
 }
 
 // hget is HGET key field.

@@ -103,6 +103,7 @@ func (s *Session) enqueue(c *command, args [][]byte) {
 		m.writes = m.writes || c.flags&flagWrite != 0
 		m.queue = append(m.queue, queuedCall{c, cloneArgs(args)})
 	}
+	s.putOff()
 	s.out = append(s.out, "+QUEUED\r\n"...)
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -290,6 +291,58 @@ func TestExecState(t *testing.T) {
 	for range 2 * ran {
 		if got := c.all("MULTI", "RL.PEEK log", "EXEC"); strings.Contains(got, "-ERR") {
 			t.Fatalf("%q", got)
+		}
+	}
+}
+
+// A command of a transaction counts once, when it is run, as in Redis.
+func TestQueuedCountsOnce(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	count := func(lines ...string) uint64 {
+		before := srv.Stats().Commands
+		c.all(lines...)
+		return srv.Stats().Commands - before
+	}
+	if n := count("MULTI", "PING", "PING", "EXISTS a", "EXEC"); n != 5 {
+		t.Errorf("%d commands are counted, want 5", n)
+	}
+	if n := count("PING", "MULTI", "PING", "PING", "DISCARD", "PING"); n != 4 {
+		t.Errorf("%d commands are counted, want 4", n)
+	}
+	c.s.Feed(bytes.Repeat(frame("PING"), 3))
+	c.s.Feed(append(frame("MULTI"), bytes.Repeat(frame("PING"), 3)...))
+	before := srv.Stats().Commands
+	c.s.Feed(bytes.Repeat(frame("PING"), 3))
+	if n := srv.Stats().Commands - before; n != 0 {
+		t.Errorf("%d commands are counted that are only queued", n)
+	}
+	var sum uint64
+	for _, n := range srv.Stats().Duration.Counts {
+		sum += n
+	}
+	if n := srv.Stats().Commands; sum != n {
+		t.Errorf("%d durations of %d commands", sum, n)
+	}
+}
+
+// Others see that a client has a transaction and watches, and what it did last.
+func TestClientListTellsOfMulti(t *testing.T) {
+	srv := trustedServer()
+	c := newTalker(t, srv)
+	for _, step := range []struct{ line, want string }{
+		{"PING", "flags=N db=0 multi=-1 watch=0 tot-mem=0 cmd=ping"},
+		{"WATCH a b", "flags=N db=0 multi=-1 watch=2 tot-mem=0 cmd=watch"},
+		{"MULTI", "flags=x db=0 multi=0 watch=2 tot-mem=0 cmd=multi"},
+		{"ECHO x", "flags=x db=0 multi=1 watch=2 tot-mem=0 cmd=echo"},
+		{"TYPE a", "flags=x db=0 multi=2 watch=2 tot-mem=0 cmd=type"},
+		{"EXEC", "flags=N db=0 multi=-1 watch=0 tot-mem=0 cmd=exec"},
+		{"MULTI", "flags=x db=0 multi=0 watch=0 tot-mem=0 cmd=multi"},
+		{"RESET", "flags=N db=0 multi=-1 watch=0 tot-mem=0 cmd=reset"},
+	} {
+		c.raw(step.line)
+		if got := c.s.seen(c.s.now); !strings.Contains(got, " "+step.want+" ") {
+			t.Errorf("after %s: %s, want %s", step.line, got, step.want)
 		}
 	}
 }

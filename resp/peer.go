@@ -31,6 +31,8 @@ type peer struct {
 	lastCmd   atomic.Pointer[command]  // of the last Feed that had one; nil = unknown to us
 	active    atomic.Int64             // server's clock then, ms
 	held      atomic.Int64             // bytes of its buffers
+	inQueue   atomic.Int32             // commands of its transaction and one more; 0 = it has none
+	onWatch   atomic.Int32             // keys that it watches
 	listening atomic.Bool              // it has subscriptions
 	killed    atomic.Bool              // it is to end; nothing more is executed
 }
@@ -40,6 +42,20 @@ func (s *Session) show() {
 	if shown := s.shown.Load(); shown == nil || *shown != s.identity {
 		id := s.identity
 		s.shown.Store(&id)
+	}
+}
+
+// showMulti tells others of its transaction and its watches.
+func (s *Session) showMulti() {
+	n := int32(0)
+	if s.multi != nil {
+		n = int32(len(s.multi.queue)) + 1
+	}
+	if s.inQueue.Load() != n {
+		s.inQueue.Store(n)
+	}
+	if n := int32(len(s.watches)); s.onWatch.Load() != n {
+		s.onWatch.Store(n)
 	}
 }
 
@@ -58,7 +74,7 @@ func (p *peer) flags(is *identity) string {
 	for _, f := range []struct {
 		set    bool
 		letter byte
-	}{{p.killed.Load(), 'A'}, {p.listening.Load(), 'P'}, {p.unix, 'U'}, {is.noEvict, 'e'}, {is.noTouch, 'T'}} {
+	}{{p.inQueue.Load() > 0, 'x'}, {p.killed.Load(), 'A'}, {p.listening.Load(), 'P'}, {p.unix, 'U'}, {is.noEvict, 'e'}, {is.noTouch, 'T'}} {
 		if f.set {
 			b.WriteByte(f.letter)
 		}
@@ -75,8 +91,8 @@ func (p *peer) line(is *identity, last *command, active, now int64) string {
 	if last != nil {
 		cmd = last.full
 	}
-	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=%d flags=%s db=0 tot-mem=%d cmd=%s user=%s resp=%d lib-name=%s lib-ver=%s",
-		p.id, p.addr, p.laddr, is.name, max(now-p.born, 0)/1000, max(now-active, 0)/1000, p.flags(is), p.held.Load(), cmd, is.user.name,
+	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=%d flags=%s db=0 multi=%d watch=%d tot-mem=%d cmd=%s user=%s resp=%d lib-name=%s lib-ver=%s",
+		p.id, p.addr, p.laddr, is.name, max(now-p.born, 0)/1000, max(now-active, 0)/1000, p.flags(is), p.inQueue.Load()-1, p.onWatch.Load(), p.held.Load(), cmd, is.user.name,
 		is.proto, is.libName, is.libVer)
 }
 
@@ -86,4 +102,7 @@ func (p *peer) seen(now int64) string {
 }
 
 // infoLine is what CLIENT INFO tells a client of itself.
-func (s *Session) infoLine() string { return s.line(&s.identity, s.cmd, s.now, s.now) }
+func (s *Session) infoLine() string {
+	s.showMulti()
+	return s.line(&s.identity, s.cmd, s.now, s.now)
+}

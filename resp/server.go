@@ -107,6 +107,7 @@ type Server struct {
 	counters   counters
 	slow       slowLog
 	clockWarn  atomic.Int64 // ns, when the clamp of a caller's clock was last logged
+	portWarned atomic.Int64 // ns, when a client on the wrong port was last logged
 	gateWarn   atomic.Int64 // ns, when a client closed at the gate was last logged
 	mustLast   bool         // replies to changes wait until they are durable
 	shipping   atomic.Bool  // replies to changes wait until replicas have them

@@ -58,6 +58,12 @@ func (s *Session) begin(c *command, ns int64) {
 	s.run.calls++
 }
 
+// putOff takes back that the command at hand was counted: it is when EXEC runs it.
+func (s *Session) putOff() {
+	s.run.calls--
+	s.run.started = 0
+}
+
 // lap ends the call at hand, if any.
 func (s *Session) lap(ns int64) {
 	if s.run.started == 0 {
@@ -78,10 +84,11 @@ func (s *Session) lap(ns int64) {
 
 // settle ends a batch: everything counted so far goes to the server's totals.
 func (s *Session) settle() {
-	if s.run.calls == 0 {
+	if s.run.calls == 0 && s.run.cmd == nil {
 		return
 	}
 	s.show()
+	s.showMulti()
 	s.lastCmd.Store(s.cmd)
 	s.active.Store(s.now)
 	if s.run.started != 0 {
@@ -93,6 +100,7 @@ func (s *Session) settle() {
 // flushRun adds the run to the server's totals.
 func (s *Session) flushRun() {
 	if s.run.calls == 0 {
+		s.run.cmd = nil
 		return
 	}
 	totals := &s.srv.counters
@@ -126,7 +134,7 @@ type Stats struct {
 	Connections    int64     `metric:"connections" type:"gauge" help:"Clients connected now." info:"Clients:connected_clients"`
 	MaxClients     int64     `metric:"max_clients" type:"gauge" help:"Most clients served at once." info:"Clients:maxclients"`
 	Accepted       uint64    `metric:"connections_accepted_total" type:"counter" help:"Connections accepted." info:"Stats:total_connections_received"`
-	Commands       uint64    `metric:"commands_total" type:"counter" help:"Commands received." info:"Stats:total_commands_processed"`
+	Commands       uint64    `metric:"commands_total" type:"counter" help:"Commands received; those of a transaction when EXEC runs them." info:"Stats:total_commands_processed"`
 	BytesIn        uint64    `metric:"bytes_in_total" type:"counter" help:"Bytes read from clients." info:"Stats:total_net_input_bytes"`
 	BytesOut       uint64    `metric:"bytes_out_total" type:"counter" help:"Bytes written to clients." info:"Stats:total_net_output_bytes"`
 	Refused        uint64    `metric:"connections_refused_total" type:"counter" help:"Connections refused: maxclients or protected mode." info:"Stats:rejected_connections"`

@@ -19,6 +19,8 @@ const (
 	// Measured on 2 busy cores, 64 clients that greet over and over, another
 	// client's p99: 4 to 8 ms, 200 to 390 ms without this bound.
 	coresPerHandshake = 2
+	// portWarnEvery is how often the log tells of a client on the wrong port, ns.
+	portWarnEvery = 60e9
 )
 
 // tlsRecord is the first byte of a TLS handshake. No command starts with it.
@@ -113,8 +115,18 @@ func (srv *Server) handshake(nc net.Conn) bool {
 	if errors.As(err, &plain) && plain.Conn != nil { // who speaks no TLS can read this
 		plain.Conn.SetWriteDeadline(time.Now().Add(refuseWithin))
 		plain.Conn.Write(appendError(nil, errNotTLS))
+		srv.wrongPort(nc.RemoteAddr().String(), "a client does not speak TLS on the port that does", "have it speak TLS, or use the other port")
 	}
 	return false
+}
+
+// wrongPort tells from time to time of a client that took the one port for the
+// other. Neither it nor whoever runs it may see what it was answered.
+func (srv *Server) wrongPort(client, what, hint string) {
+	at, last := srv.clock.NowNs(), srv.portWarned.Load()
+	if (last == 0 || at-last >= portWarnEvery) && srv.portWarned.CompareAndSwap(last, at) {
+		srv.log.Warn(what, "client", client, "hint", hint)
+	}
 }
 
 // raw is the socket under a connection. Closing it never waits, where closing a

@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rlserver/rlserver/engine"
@@ -110,6 +111,11 @@ func TestHeld(t *testing.T) {
 		{"c", "log:8/1m", 0, 1, 14, "6", "6"},
 		{"d", "1/1h:1", 0, 1, 15, "-1", "0"}, // into debt
 		{"e", "1000000000:1", 0, 1, 16, "-100000000", "0"},
+		{"f", "sliding:80/1m", 0, 60, 17, "10", "20"},
+		{"f", "sliding:80/1m", 50_000, 1, 18, "19", "29"},
+		{"f", "sliding:80/1m", 50_000, 5, 18, "", "24"},
+		{"f", "sliding:80/1m", 50_000, -60, 18, "", "74"}, // all of the window before, and a block of this one would be less than on disk
+		{"f", "sliding:80/1m", 50_000, 8, 21, "56", "66"},
 	} {
 		if due := r.take(c.key, c.limit, c.at, c.cost); due != c.due {
 			t.Errorf("%d from %s at %d waits for round %d, want %d", c.cost, c.limit, c.at, due, c.due)
@@ -122,6 +128,48 @@ func TestHeld(t *testing.T) {
 		round++
 		if disk, peer := r.tokens(0, c.key), r.tokens(1, c.key); disk != c.disk || peer != c.peer {
 			t.Errorf("%d from %s at %d: round %d tells a disk %q, a peer %q, want %q, %q", c.cost, c.limit, c.at, round-1, disk, peer, c.disk, c.peer)
+		}
+	}
+}
+
+// A value that outgrows its slot takes along what is held, and what rounds are
+// yet to tell of it.
+func TestHeldMoves(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		moved := 0
+		for n := range 8 {
+			r := newReserve(t, engine.DefaultBlock)
+			key := strings.Repeat("k", 1+n)
+			r.take(key, "10:80", 0, 80)
+			if between {
+				r.cut()
+			}
+			at := func() ref {
+				tx := r.store.Lock(heldAt, []byte(key))
+				defer tx.Unlock()
+				tx.seek([]byte(key))
+				return tx.at.ref
+			}
+			before := at()
+			if due := r.take(key, "10:80", 5000, 1); due != 1 { // of 50 tokens
+				t.Errorf("it waits for round %d", due)
+			}
+			if at() != before {
+				moved++
+			}
+			check(t, r.store)
+			r.cut()
+			disk, err := engine.Inspect(r.told[0][key].Value)
+			if err != nil || disk.Tokens != "-10" {
+				t.Errorf("a disk was told %s, %v", disk.Tokens, err)
+			}
+			if got := r.tokens(1, key); got != "49" {
+				t.Errorf("a peer was told %q", got)
+			}
+			check(t, r.store)
+		}
+		if moved == 0 {
+			t.Error("none moved")
 		}
 	}
 }

@@ -28,21 +28,35 @@ type suffered struct {
 
 // Bounds of what an attack may cost.
 const (
-	// mostP99 says that others go on being served: an attack that holds them up fails by seconds. How well they are served is measured by
-	// `go run ./attack`, alone on a machine, not here beside other tests.
-	mostP99    = 500_000  // µs
 	mostGrowth = 60 << 20 // bytes of RSS
 	// mostHoarded is the same where clients fill all that they may together, 256 MB: the collector lets as much again
 	// lie for a while.
 	mostHoarded  = 640 << 20
-	attackWithin = time.Minute
+	attackWithin = 4 * time.Minute // a machine with much else to do makes all of it slower
 	attackedFor  = "400ms"
 )
+
+// mostP99 is how long another client may wait, in µs, at the 99th percentile: what the machine makes a mere echo wait
+// counts. How well others are served is measured by `make attack`, alone on a machine; this is beside other tests.
+//
+// Seen in 21 runs with a load average of 20 to 38 on 2 cores: less than half of 60 ms or 50 times the echo's, whichever is
+// more (20 ms or 20 times it were exceeded once: the attacks are short, so the percentile is the second worst of 150
+// answers); and, with the commands that take longest, of 160 ms or 60 times the echo's. An attack that holds others up
+// fails by seconds.
+func (s suffered) mostP99() int64 {
+	switch s.Attack {
+	case "heavy", "many", "queued", "globs":
+		return max(160_000, 60*s.Witness.Control99)
+	}
+	return max(60_000, 50*s.Witness.Control99)
+}
 
 // attacked starts a server and makes attacks on it.
 func attacked(t *testing.T, program string, args ...string) (all []suffered) {
 	t.Helper()
-	p := start(t, t.TempDir(), "--requirepass", "pw", "--maxclients", "6000")
+	tls := &secured{authority: newAuthority(t), files: t.TempDir()}
+	tls.write(tls.authority, "attacked")
+	p := start(t, t.TempDir(), append(tls.flags("no"), "--requirepass", "pw", "--maxclients", "6000", "--port", freePort(t), "--tls-port", freePort(t))...)
 	cmd := exec.Command(program, append([]string{"-json", "-addr", p.addr, "-password", "pw"}, args...)...)
 	var out, errs logText
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -77,7 +91,7 @@ func TestAttacks(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../attack").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	quick := []string{"lengths", "counts", "bulk", "empties", "inline", "dribble", "connects", "churn", "reset", "http", "random", "guessing", "heavy", "many", "queued", "hotkey", "globs"}
+	quick := []string{"lengths", "counts", "bulk", "empties", "inline", "dribble", "connects", "churn", "reset", "http", "handshakes", "random", "guessing", "heavy", "many", "queued", "hotkey", "globs"}
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var seen []suffered
@@ -118,14 +132,20 @@ func (s suffered) check(t *testing.T) {
 	if grown := s.Peak - s.Before; grown > most {
 		t.Errorf("%s: RSS grows by %d MB, may by %d", s.Attack, grown>>20, most>>20)
 	}
-	if w.P99 > mostP99 {
-		t.Errorf("%s: another client's p99 is %d µs, may be %d", s.Attack, w.P99, mostP99)
+	if most := s.mostP99(); w.P99 > most {
+		t.Errorf("%s: another client's p99 is %d µs, may be %d", s.Attack, w.P99, most)
 	}
 	switch s.Attack {
+	case "handshakes":
+		if s.Opened == 0 || s.Closed > 0 {
+			t.Errorf("%d greetings, %d without an answer", s.Opened, s.Closed)
+		}
 	case "deaf", "loris", "hoard":
-		// All are in the end; on a busy machine the attacker does not see them all before it stops.
-		if s.Closed < s.Clients/2 {
-			t.Errorf("%s: %d of %d clients were closed", s.Attack, s.Closed, s.Clients)
+		if s.Opened < s.Clients/2 { // on a busy machine some do not come to AUTH in time
+			t.Errorf("%s: %d of %d clients were served: %q", s.Attack, s.Opened, s.Clients, s.Notes)
+		}
+		if s.Closed < s.Opened {
+			t.Errorf("%s: %d of %d clients were closed", s.Attack, s.Closed, s.Opened)
 		}
 	case "idle":
 		if s.Opened < 5000 {

@@ -54,6 +54,12 @@ func operating() (all []stream) {
 			multi(reply, reply, "PING")+line("PING", "ECHO b")+on, line("MULTI", reply, "DISCARD")+on, line("WATCH k")+multi("PING", reply, "NOSUCH")+on,
 			line(reply)+multi("PING")+on, line(reply)+multi("TYPE k", "CLIENT REPLY ON", "TYPE k", "PING")+on, line(reply)+multi("PING", "CLIENT REPLY SKIP", "PING")+line("PING")+on)
 	}
+	// Clients to end. There is only the one that asks.
+	for _, words := range [][]string{{}, {""}, {"x"}, {"ID"}, {"addr"}, {"127.0.0.1:1"}, {"127.0.0.1"}, {":0"}, {"ADDR", ""}, {"LADDR", ""}, {"ADDR", "", "SKIPME", "no"}, {"ADDR", "x", "SKIPME", "no"}, {"LADDR", "x"}, {"ID", "999999"}, {"ID", "0"}, {"ID", "-1"},
+		{"ID", "x"}, {"ID", ""}, {"ID", "999999", "ID"}, {"ID", "999998", "999999"}, {"TYPE", "x"}, {"TYPE", ""}, {"type", "NORMAL"}, {"TYPE", "replica", "SKIPME", "no"}, {"TYPE", "normal", "SKIPME", "no"}, {"USER", "nobody"}, {"USER", ""}, {"USER", "default"},
+		{"USER", "default", "SKIPME", "no", "ADDR", "x"}, {"SKIPME", "maybe"}, {"SKIPME", "yes"}, {"SKIPME", "no"}, {"skipme", "NO"}, {"FOO", "x"}, {"SKIPME"}} {
+		add(said(append([]string{"CLIENT", "KILL"}, words...)...))
+	}
 	// Times of keys that are not there.
 	for _, name := range []string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
 		for _, words := range []string{"", "a", "a 10", "a 0", "a -1", "a x", "a 1.5", "a 1e3", "a 10 NX", "a 10 xx", "a 10 GT", "a 10 lt", "a 10 XX GT", "a 10 NX NX", "a 10 NX XX", "a 10 NX GT", "a 10 LT NX", "a 10 GT LT", "a 10 XX GT LT", "a 10 FOO", "a x FOO", "a x NX XX",
@@ -62,6 +68,7 @@ func operating() (all []stream) {
 		}
 		add(said(name, "a", ""), said(name, "a", "10", ""), said(name, "a", " 10"), said(name, "a", "+10"), said(name, "a", "010"))
 	}
+	add(line("HLEN a"), line("HLEN"), line("HLEN a b"), line("HELLO 3", "HLEN a"))
 	add(line("PERSIST a"), line("PERSIST"), line("PERSIST a b"), line("EXPIRETIME a"), line("PEXPIRETIME a"), line("EXPIRETIME"), line("PEXPIRETIME a b"))
 	// How keys are kept.
 	for _, sub := range []string{"ENCODING", "REFCOUNT", "IDLETIME", "FREQ"} {

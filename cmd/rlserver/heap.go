@@ -8,8 +8,6 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
-
-	"github.com/rlserver/rlserver/shard"
 )
 
 // The Go heap. The collector by its own rule lets the heap grow to twice of
@@ -42,12 +40,18 @@ const (
 	heapEvery = 100 * time.Millisecond
 	calmTurns = 3
 	calmBytes = 256 << 10
-	// spareShare and spareLeast are what the heap must take beyond the keyspace,
-	// and beyond what it took when memory was last given back, to do so again: a
-	// share of it, at least so many bytes; spareEvery is how often at most.
+	// spareShare and spareLeast are what the heap must take beyond the keyspace
+	// and clients' buffers, and beyond what it took when memory was last given
+	// back, to do so again: a share of it, at least so many bytes; spareEvery is
+	// how often at most.
 	spareShare = 1.0 / 32
 	spareLeast = 2 << 20
 	spareEvery = 2 * time.Second
+	// besideMuch is how much the heap may take beyond the keyspace and clients'
+	// buffers, after memory was given back, without being asked again: what held
+	// it then may be gone lookAgain later.
+	besideMuch = 32 << 20
+	lookAgain  = time.Minute
 
 	// limitShare and limitRuntime are the headroom of Go's memory limit over
 	// maxmemory: for garbage, and for what the runtime itself takes, bytes.
@@ -81,7 +85,7 @@ func goMemoryLimit(maxmemory, container, live int64) int64 {
 
 // A heap keeps the Go heap of this process small.
 type heap struct {
-	store     atomic.Pointer[shard.Store] // the keyspace, when there is one
+	keeps     atomic.Pointer[func() int64] // what the keyspace and clients' buffers take, bytes, when there is a node
 	config    *Config
 	container int64 // memory limit of the container; 0 = none or unknown
 	percent   bool  // GOGC is ours to set
@@ -91,7 +95,7 @@ type heap struct {
 	limitNow   int64
 	allocated  int64 // bytes, at the last turn
 	calm       int   // turns in which hardly anything was
-	beside     int64 // bytes that the heap took beside the keyspace, after memory was last given back
+	beside     int64 // bytes that the heap took beside what it keeps, after memory was last given back
 	givenAt    time.Time
 	samples    [5]metrics.Sample
 }
@@ -137,8 +141,8 @@ func (h *heap) watch(stop <-chan struct{}) {
 func (h *heap) turn() {
 	metrics.Read(h.samples[:])
 	used := int64(0)
-	if s := h.store.Load(); s != nil {
-		used = s.Used()
+	if keeps := h.keeps.Load(); keeps != nil {
+		used = (*keeps)()
 	}
 	live := max(h.sample(liveBytes), used)
 	if p := gcPercent(live); h.percent && math.Abs(float64(p-h.percentNow)) > gcPercentStep*float64(h.percentNow) {
@@ -162,12 +166,16 @@ func (h *heap) taken() int64 {
 }
 
 // giveBackDue says whether memory is to be given back now: so many bytes were
-// allocated since the start, the heap takes so many, the keyspace uses so many.
+// allocated since the start, the heap takes so many, the keyspace and clients'
+// buffers use so many.
 func (h *heap) giveBackDue(allocated, taken, used int64, now time.Time) bool {
 	if h.calm++; allocated-h.allocated > calmBytes {
 		h.calm = 0
 	}
 	h.allocated = allocated
+	if h.beside > besideMuch && now.Sub(h.givenAt) >= lookAgain {
+		h.beside = 0
+	}
 	spare := taken - used - h.beside
 	if h.calm < calmTurns || spare < max(int64(spareShare*float64(used)), spareLeast) || now.Sub(h.givenAt) < spareEvery {
 		return false

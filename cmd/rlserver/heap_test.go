@@ -92,6 +92,13 @@ func TestGiveBack(t *testing.T) {
 	if turns(2, 0) != 1 {
 		t.Error("not when the keyspace has shrunk")
 	}
+	h.beside, taken = besideMuch+1, used+besideMuch // what held so much then is gone now, and nobody counted it
+	if n := turns(int(lookAgain/heapEvery)-2, 0); n != 0 {
+		t.Error("sooner than a minute later, with nothing to give that is known of")
+	}
+	if turns(5, 0) != 1 {
+		t.Error("not after a minute")
+	}
 }
 
 func TestContainerLimit(t *testing.T) {

@@ -30,7 +30,11 @@ which is shown here:
   --check-config   read and check all options, then stop
   --version        print the version
   --help           print this
+
 `)
+	for _, t := range tools {
+		fmt.Fprintf(&b, "  rlserver %-18s %s\n", t.name+" "+t.args, t.help)
+	}
 	return b.String()
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
@@ -19,12 +20,14 @@ const (
 	killLimit    = "1/30d"
 )
 
-// modes are the values of the option durability, and what each promises after a kill or a power loss.
-var modes = []struct {
+// A mode is a value of the option durability, and what it promises after a kill or a power loss.
+type mode struct {
 	name  string
 	args  []string
 	holds promise
-}{
+}
+
+var modes = []mode{
 	{"interval", []string{"--snapshot-interval", killInterval.String()}, keepsOld},
 	{"shutdown", nil, keepsSaved},
 	{"always", nil, keepsAll},
@@ -59,10 +62,11 @@ func TestKill(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			k := &killer{t: t, rng: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), holds: mode.holds,
-				args: append([]string{"--durability", mode.name}, mode.args...), exact: mode.name != "reserve"}
+			k := newKiller(t, seed, mode)
 			for range kills(t) {
-				k.round(seed)
+				for _, fault := range k.round() {
+					t.Error(fault)
+				}
 			}
 			t.Logf("%d kills under load, %d as it came up, %d orderly stops; of %d deeds answered %d were forgotten, the oldest %v old; "+
 				"at most %d of %d tokens of a key were withheld", k.kills, k.early, k.stops, k.deeds, k.forgotten, k.oldest, k.withheld, bucketBurst)
@@ -72,12 +76,13 @@ func TestKill(t *testing.T) {
 
 // A killer is a server that is killed again and again.
 type killer struct {
-	t     *testing.T
-	rng   *rand.Rand
-	dir   string
-	args  []string
-	holds promise
-	exact bool // what a server has come up with once it comes up with again
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	dir     string
+	mode    mode
+	args    []string
+	program func(args ...string) *exec.Cmd
 
 	last                *ledger // of the round before
 	lastKnown           memories
@@ -87,23 +92,33 @@ type killer struct {
 	withheld            int64         // tokens of a key that nobody took and that were gone
 }
 
+func newKiller(t *testing.T, seed uint64, m mode) *killer {
+	return &killer{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), mode: m,
+		args:    append([]string{"--durability", m.name}, m.args...),
+		program: func(args ...string) *exec.Cmd { return program(t, args...) }}
+}
+
+func (k *killer) spawn() *process {
+	k.t.Helper()
+	return launch(k.t, k.dir, k.program(serverArgs(k.dir, k.args)...))
+}
+
 // round starts a server, plays, ends it at a random moment, and looks what the next one remembers.
-func (k *killer) round(seed uint64) {
-	t := k.t
-	n := k.kills + k.stops
-	l := newLedger(fmt.Sprint("r", n), seed+uint64(n), k.args[1] != "shutdown")
-	p := start(t, k.dir, k.args...)
-	wait := l.load(t, p.addr)
-	if k.args[1] == "shutdown" {
-		go l.save(dial(t, p.addr), 10*time.Millisecond+time.Duration(k.rng.Int64N(int64(100*time.Millisecond))))
+func (k *killer) round() (faults []string) {
+	n, shutdown := k.kills+k.stops, k.mode.name == "shutdown"
+	l := newLedger(fmt.Sprint("r", n), k.seed+uint64(n), !shutdown && k.rng.IntN(2) == 0)
+	p := k.spawn().up()
+	wait := l.load(k.t, p.addr)
+	if shutdown {
+		go l.save(dial(k.t, p.addr), 10*time.Millisecond+time.Duration(k.rng.Int64N(int64(100*time.Millisecond))))
 	}
 	moment := time.Duration(k.rng.Int64N(int64(500 * time.Millisecond)))
-	if k.rng.IntN(4) == 0 {
+	if !l.urgent && k.rng.IntN(2) == 0 {
 		moment += killLag // so that there is something that the contract does not let it forget
 	}
 	time.Sleep(moment) // the moment itself is what is tested
-	holds, clean := k.holds, k.rng.IntN(8) == 0
-	at := l.begin()
+	holds, clean := k.mode.holds, k.rng.IntN(8) == 0
+	killed := time.Now()
 	if clean {
 		holds = keepsAll
 		k.stops++
@@ -113,30 +128,29 @@ func (k *killer) round(seed uint64) {
 		p.kill()
 	}
 	wait()
-	late := l.begin() // what was told until the end counts, at the time of the kill
-	late.at = at.at
-	at = late.end(l)
+	at := l.begin().end(l) // what was told until the end counts
+	at.at = killed
 	if !clean && k.rng.IntN(4) == 0 {
 		k.early++
-		p := spawn(t, k.dir, k.args...)
+		p := k.spawn()
 		time.Sleep(time.Duration(k.rng.Int64N(int64(60 * time.Millisecond))))
 		p.kill()
 	}
-	k.look(l, at, holds)
+	return k.look(l, at, holds)
 }
 
 // look starts the server again and holds what it remembers against the ledger.
-func (k *killer) look(l *ledger, at *moment, holds promise) {
+func (k *killer) look(l *ledger, at *moment, holds promise) (faults []string) {
 	k.t.Helper()
-	p := start(k.t, k.dir, k.args...)
+	p := k.spawn().up()
+	defer p.kill()
 	m := l.recall(k.t, p.addr)
-	for _, fault := range holds(l, at, m) {
-		k.t.Errorf("after kill %d: %s", k.kills, fault)
-	}
+	faults = holds(l, at, m)
+	exact := k.mode.name != "reserve" // what a server has come up with once it comes up with again
 	if k.last != nil {
 		for key, n := range k.last.recall(k.t, p.addr) {
-			if was := k.lastKnown[key]; n < was || k.exact && n != was {
-				k.t.Errorf("after kill %d: %s is %d, was %d when nobody used it any more", k.kills, key, n, was)
+			if was := k.lastKnown[key]; n < was || exact && n != was {
+				faults = append(faults, fmt.Sprintf("%s is %d, was %d when nobody used it any more", key, n, was))
 			}
 		}
 	}
@@ -144,11 +158,14 @@ func (k *killer) look(l *ledger, at *moment, holds promise) {
 	for i := range l.actors {
 		k.deeds += at.told[i]
 	}
-	if k.withheld = max(k.withheld, l.withheld(at, m)); k.exact {
+	if k.withheld = max(k.withheld, l.withheld(at, m)); exact {
 		missing, age := l.forgotten(at, m)
 		k.forgotten, k.oldest = k.forgotten+missing, max(k.oldest, age)
 	}
-	p.kill()
+	for i := range faults {
+		faults[i] = fmt.Sprintf("after kill %d, %d of them as it came up, %d stops: %s", k.kills, k.early, k.stops, faults[i])
+	}
+	return faults
 }
 
 // TestKillIsNoticed: a server that writes nothing breaks the promises of all

@@ -28,7 +28,7 @@ import (
 type ledger struct {
 	name   string // begins all keys
 	seed   uint64
-	limits bool // named limits are set, too
+	urgent bool // named limits are set and penalties given, that start rounds of their own
 	depth  int  // how many deeds an actor sends at once at the most
 	actors []*actor
 
@@ -57,7 +57,7 @@ type actor struct {
 	keys   []string
 	rng    *rand.Rand
 	shared string
-	limits bool // sets named limits too
+	urgent bool // sets named limits and gives penalties, too
 
 	now     map[string]int64 // what its keys are after all deeds sent
 	deeds   []deed
@@ -78,8 +78,8 @@ type deed struct {
 	at, toldAt time.Time // toldAt is zero if no answer came
 }
 
-func newLedger(name string, seed uint64, limits bool) *ledger {
-	l := &ledger{name: name, seed: seed, limits: limits, depth: 4}
+func newLedger(name string, seed uint64, urgent bool) *ledger {
+	l := &ledger{name: name, seed: seed, urgent: urgent, depth: 4}
 	for range actors {
 		l.join()
 	}
@@ -92,12 +92,12 @@ func (l *ledger) join() *actor {
 	defer l.mu.Unlock()
 	i := len(l.actors)
 	a := &actor{id: fmt.Sprintf("%s:%d", l.name, i), rng: rand.New(rand.NewPCG(l.seed, uint64(i))), shared: l.name + ":shared",
-		now: map[string]int64{}, limits: l.limits}
+		now: map[string]int64{}, urgent: l.urgent}
 	for k := range buckets {
 		a.keys = append(a.keys, fmt.Sprintf("%s:b%d", a.id, k))
 	}
 	a.keys = append(a.keys, a.id+":fixed", a.id+":sliding", a.id+":log", a.id+":penalty")
-	if l.limits {
+	if l.urgent {
 		a.keys = append(a.keys, "@"+a.id)
 	}
 	l.actors = append(l.actors, a)
@@ -134,13 +134,13 @@ func (a *actor) next() deed {
 		s := one("RL.ACQUIRE", key, fmt.Sprintf("%s:%d/30d", kind, windowLimit))
 		s.expect = decided(a.now[key] < windowLimit)
 		return s.setting(key, min(a.now[key]+1, windowLimit))
-	case n < 92:
+	case n < 92 && a.urgent:
 		key := a.id + ":penalty"
 		if a.now[key] == 0 {
 			return one("RL.PENALIZE", key, "1/30d", "1000", "30d").setting(key, 1)
 		}
 		return one("RL.RESET", key).setting(key, 0)
-	case n < 93 && a.limits:
+	case n < 93 && a.urgent:
 		key := "@" + a.id
 		s := one("RL.LIMIT", "SET", a.id, fmt.Sprintf("1/30d:%d", a.now[key]+1)).setting(key, a.now[key]+1)
 		s.durable, s.expect = true, func(r reply) bool { return r.text == "OK" }

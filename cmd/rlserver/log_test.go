@@ -117,3 +117,28 @@ func TestLogLevels(t *testing.T) {
 		}
 	}
 }
+
+// TestReadyInJSON: a log for programs tells when clients are served, and where; there is no banner then.
+func TestReadyInJSON(t *testing.T) {
+	t.Parallel()
+	p := spawn(t, t.TempDir(), "--log-format", "json")
+	p.await("the line", func() bool { return strings.Contains(p.out.String(), `"msg":"ready"`) })
+	for line := range strings.Lines(p.out.String()) {
+		var got struct {
+			Msg       string
+			Addresses []string
+			Keys      *int
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		if got.Msg == "ready" && (len(got.Addresses) != 1 || got.Keys == nil) {
+			t.Error(line)
+		} else if got.Msg == "ready" {
+			p.addr = got.Addresses[0]
+		}
+	}
+	if !p.answers() {
+		t.Errorf("no answer on %q", p.addr)
+	}
+}

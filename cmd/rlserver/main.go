@@ -12,7 +12,9 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
+	"github.com/rlserver/rlserver/persist"
 	"github.com/rlserver/rlserver/resp"
 )
 
@@ -32,6 +34,9 @@ func main() {
 
 // run is the program: it returns the exit code.
 func run(args, environ []string, stdout, stderr io.Writer) int {
+	if code, ran := runTool(args, stdout, stderr); ran {
+		return code
+	}
 	inv, err := parseInvocation(args, environ)
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\nrlserver --help lists the options.\n", err)
@@ -85,7 +90,11 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	ended := make(chan struct{})
 	defer close(ended)
 	go heap.watch(ended)
-	n, err := startNode(config, clock, log)
+	n, err := startUnlessStopped(config, clock, log, signals)
+	if errors.Is(err, persist.ErrAborted) {
+		log.Info("stopped")
+		return exitOK
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
 		if errors.As(err, new(limitsFault)) || errors.As(err, new(tlsFault)) || errors.As(err, new(resp.UserFaults)) {
@@ -93,13 +102,12 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 		}
 		return exitFailed
 	}
-	heap.store.Store(n.store)
-	if v := config.Values(); levelOf(v.LogLevel) <= slog.LevelInfo && v.LogFormat != "json" {
-		fmt.Fprint(stdout, n.banner())
-	}
+	keeps := func() int64 { return n.store.Used() + n.srv.ClientMemory() }
+	heap.keeps.Store(&keeps)
+	n.announce(stdout)
 	saving := n.untilStop(signals, hangups)
-	go func() { // who asks twice does not want to wait
-		<-signals
+	go func() {
+		askedAgain(signals)
 		log.Error("stopped at once by a second signal; the last changes may not be on disk")
 		os.Exit(exitFailed)
 	}()
@@ -109,6 +117,20 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	}
 	log.Info("stopped")
 	return exitOK
+}
+
+// sameWish is how long after the signal that stops the server another one is the same: a terminal and whoever started
+// the server may both pass a Ctrl-C on.
+const sameWish = time.Second
+
+// askedAgain returns when a signal comes that is not the same wish as the one just now: who asks twice does not want to
+// wait.
+func askedAgain(signals <-chan os.Signal) {
+	for first := time.Now(); ; {
+		if <-signals; time.Since(first) >= sameWish {
+			return
+		}
+	}
 }
 
 // untilStop reads the limits-file and the TLS files at each hangup, until a signal or SHUTDOWN asks for the end; saving says whether to write then.

@@ -31,7 +31,7 @@ func TestMemoryOfExpiredKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			if _, err := db.Load(store, 0, 0, nil); err != nil {
+			if _, err := db.Load(store, 0, 0); err != nil {
 				t.Fatal(err)
 			}
 			db.Start(feed, store)

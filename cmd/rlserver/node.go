@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,14 +41,22 @@ type node struct {
 	webAddr string        // where metrics are served; empty = nowhere
 	asked   chan bool     // SHUTDOWN came: whether to save
 	loaded  persist.LoadInfo
-	ready   atomic.Bool
 	stopped chan struct{} // closed by stop: ends the sweeper
+
+	ready, stopping atomic.Bool
+	endLoad         context.CancelFunc // ends the load, if there is one
 }
 
 // startNode brings a node up: the directory is locked, clients are answered
 // with -LOADING while the data comes in, then served. disk changes, for tests,
 // how the directory is opened.
 func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(*persist.Options)) (*node, error) {
+	return startNodeUntil(context.Background(), config, clock, log, disk...)
+}
+
+// startNodeUntil is startNode for who may want to end the load: it fails with
+// persist.ErrAborted when ctx ends before the data is there.
+func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *slog.Logger, disk ...func(*persist.Options)) (*node, error) {
 	if err := fitFiles(config, openFiles(), log); err != nil {
 		return nil, err
 	}
@@ -89,6 +98,9 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(
 	if n.db, err = persist.Open(opened); err != nil {
 		return nil, err
 	}
+	ctx, n.endLoad = context.WithCancel(ctx)
+	defer n.endLoad()
+	loading := context.AfterFunc(ctx, n.db.Abort)
 	if n.doors, err = openDoors(v, n.certs); err != nil {
 		return nil, errors.Join(err, n.db.Close())
 	}
@@ -105,6 +117,9 @@ func startNode(config *Config, clock resp.Clock, log *slog.Logger, disk ...func(
 	changed, err := n.loadLimits(limits)
 	if err == nil {
 		err = n.load(skew)
+	}
+	if aborted := !loading(); aborted && err == nil {
+		err = persist.ErrAborted
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.abandon())
@@ -129,7 +144,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: n.clock, Durability: n.db, Options: n.config, Settings: settings(v, mode), Log: n.log,
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
-		Shutdown: n.askStop, Replication: n.repl, Extra: func() []any { return []any{n.memory.stats(), n.store.Stats(), n.db.Stats()} },
+		Shutdown: n.askStop, Replication: n.repl, Extra: n.extra,
 	})
 	n.memory.clients = n.srv.ClientMemory
 	n.memory.set(v.MaxMemory)
@@ -156,6 +171,9 @@ func settings(v Values, mode engine.ClockMode) resp.Settings {
 
 // askStop notes that a client asked for the end. It does not block.
 func (n *node) askStop(saving bool) {
+	if !n.ready.Load() {
+		n.endLoad()
+	}
 	select {
 	case n.asked <- saving:
 	default:
@@ -180,37 +198,6 @@ func (n *node) startWeb(addr string) error {
 	return nil
 }
 
-// readiness says why the server cannot serve callers, or nil.
-func (n *node) readiness() error {
-	if !n.ready.Load() {
-		return errors.New("loading the data")
-	}
-	return nil
-}
-
-// progressEvery is how often a long load is logged.
-const progressEvery = 2 * time.Second
-
-// load brings the data in.
-func (n *node) load(skew int64) (err error) {
-	now := n.clock.NowNs() / 1e6
-	n.store.Limits().Rebase(now + skew)
-	last := time.Now()
-	n.loaded, err = n.db.Load(n.store, now, now+skew, func(loaded, total int) {
-		if time.Since(last) >= progressEvery {
-			last = time.Now()
-			n.log.Info("loading", "keys", loaded)
-		}
-	})
-	if n.loaded.Warning != "" {
-		n.log.Warn(n.loaded.Warning)
-	}
-	if err == nil && !n.loaded.Clean {
-		n.log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", "saved_at", n.loaded.SavedAt.UTC().Format(time.RFC3339Nano))
-	}
-	return err
-}
-
 // sweep drops entries past their deadline, a little at a time, and keeps to
 // maxmemory, until stop.
 func (n *node) sweep() {
@@ -232,6 +219,7 @@ const webStopWithin = time.Second
 // stop ends the node in order: clients are answered, then the last state is
 // written (unless saving is false), then the directory is let go.
 func (n *node) stop(saving bool) error {
+	n.stopping.Store(true)
 	n.ready.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), n.config.Values().ShutdownTimeout)
 	defer cancel()
@@ -261,6 +249,17 @@ func (n *node) abandon() error {
 		n.web.Close()
 	}
 	return n.db.Close()
+}
+
+// announce tells that clients are served, from loglevel notice on: a person by the banner, a program by a line of the log.
+func (n *node) announce(stdout io.Writer) {
+	v := n.config.Values()
+	switch {
+	case v.LogFormat == "json":
+		n.log.Info("ready", "version", fullVersion(), "addresses", n.addrs, "metrics", n.webAddr, "dir", v.Dir, "durability", v.Durability, "keys", n.loaded.Keys)
+	case levelOf(v.LogLevel) <= slog.LevelInfo:
+		fmt.Fprint(stdout, n.banner())
+	}
 }
 
 // banner is what a person sees at the start.

@@ -127,7 +127,7 @@ func (g *grid) play(t testing.TB, l *ledger, n *node, long time.Duration) {
 		})
 	}
 	clients.Go(func() { l.watch(g.until(t, n, end)) })
-	if !l.limits {
+	if !l.urgent {
 		clients.Go(func() { l.save(g.until(t, n, end), 10*time.Millisecond) })
 	}
 	clients.Wait()

@@ -133,8 +133,17 @@ const (
 // spawn starts the program on a directory and any free port; args go on.
 func spawn(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, dir: dir, exited: make(chan struct{})}
-	p.cmd = program(t, append([]string{"--port", "0", "--http-addr", "", "--dir", dir}, args...)...)
+	return launch(t, dir, program(t, serverArgs(dir, args)...))
+}
+
+func serverArgs(dir string, args []string) []string {
+	return append([]string{"--port", "0", "--http-addr", "", "--dir", dir}, args...)
+}
+
+// launch starts a command that is a server on a directory.
+func launch(t testing.TB, dir string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, dir: dir, cmd: cmd, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -158,7 +167,12 @@ var readyLine = regexp.MustCompile(`(?m)^rlserver .* is ready on (\S+?),?( .*)?$
 // start spawns the program and waits until it answers PONG.
 func start(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
-	p := spawn(t, dir, args...)
+	return spawn(t, dir, args...).up()
+}
+
+// up waits until the server answers PONG.
+func (p *process) up() *process {
+	p.t.Helper()
 	p.await("the banner", func() bool {
 		m := readyLine.FindStringSubmatch(p.out.String())
 		if m != nil {
@@ -166,8 +180,8 @@ func start(t testing.TB, dir string, args ...string) *process {
 		}
 		return m != nil
 	})
-	if got := dial(t, p.addr).do("PING"); got.text != "PONG" && !strings.HasPrefix(got.text, "NOAUTH") {
-		t.Fatalf("PING: %q", got.lines())
+	if got := dial(p.t, p.addr).do("PING"); got.text != "PONG" && !strings.HasPrefix(got.text, "NOAUTH") {
+		p.t.Fatalf("PING: %q", got.lines())
 	}
 	return p
 }

@@ -232,6 +232,9 @@ func TestCLIModes(t *testing.T) {
 		modes.Go(func() { runCLI(t, p, glimpse, nil, strings.Fields(line)...) })
 	}
 	modes.Wait()
+	if out := cli(t, p, nil, "--bigkeys"); !strings.Contains(out, "1 hashs with 2 fields") {
+		t.Errorf("--bigkeys: %q", out)
+	}
 	if out := cli(t, p, nil, "--latency", "-i", "0.1"); len(strings.Fields(out)) != 4 {
 		t.Errorf("--latency: %q, want min, max, avg, count", out)
 	}

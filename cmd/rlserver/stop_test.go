@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -249,5 +251,37 @@ func TestStopDropsLongCommands(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != exitOK || time.Since(begun) > stopWithin {
 		t.Errorf("exit code %d after %v:\n%s", code, time.Since(begun), p.out.String())
+	}
+}
+
+// TestAskedAgain: signals that come at once are one wish, a later one is another.
+func TestAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, begun := make(chan os.Signal), time.Now()
+		go func() {
+			for _, after := range []time.Duration{0, sameWish / 2, sameWish} {
+				time.Sleep(after - time.Since(begun))
+				signals <- syscall.SIGINT
+			}
+		}()
+		askedAgain(signals)
+		if took := time.Since(begun); took != sameWish {
+			t.Errorf("asked again after %v", took)
+		}
+	})
+}
+
+// TestTwoSignalsAtOnce stop the server as one does.
+func TestTwoSignalsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := start(t, t.TempDir(), "--durability", "shutdown")
+	dial(t, p.addr).do("RL.ACQUIRE", "k", "1/30d", "1000000", "COST", "400000")
+	p.signal(syscall.SIGINT)
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d:\n%s", code, p.out.String())
+	}
+	if got := left(t, start(t, p.dir).addr, "k"); got != 600000 {
+		t.Errorf("%d tokens after the restart", got)
 	}
 }

@@ -81,10 +81,14 @@ func startTLS(t testing.TB, auth string) *secured {
 	s := &secured{authority: newAuthority(t), files: t.TempDir()}
 	s.write(s.authority, "first")
 	port := freePort(t)
-	s.testServer = startTest(t, []string{"--port", freePort(t), "--tls-port", port, "--tls-cert-file", s.path("cert.pem"), "--tls-key-file", s.path("key.pem"),
-		"--tls-ca-cert-file", s.path("ca.pem"), "--tls-auth-clients", auth})
+	s.testServer = startTest(t, append(s.flags(auth), "--port", freePort(t), "--tls-port", port))
 	s.tlsAddr = "127.0.0.1:" + port
 	return s
+}
+
+// flags name the files to a server.
+func (s *secured) flags(auth string) []string {
+	return []string{"--tls-cert-file", s.path("cert.pem"), "--tls-key-file", s.path("key.pem"), "--tls-ca-cert-file", s.path("ca.pem"), "--tls-auth-clients", auth}
 }
 
 func (s *secured) path(name string) string { return filepath.Join(s.files, name) }
@@ -187,6 +191,14 @@ func TestTLSCostsOthersNothing(t *testing.T) {
 	}
 	if took := time.Since(start); took > readyWithin {
 		t.Errorf("it took %v", took)
+	}
+	if text := s.log.String(); strings.Count(text, "hint=") != 1 || !strings.Contains(text, "does not speak TLS on the port that does") {
+		t.Errorf("of the first of the two the log says %s", text)
+	}
+	s.advance(time.Minute)
+	tls.Dial("tcp", s.addr, s.client(nil))
+	if text := s.log.String(); strings.Count(text, "hint=") != 2 || !strings.Contains(text, "speaks TLS on a port that does not") {
+		t.Errorf("a minute later the log says %s", text)
 	}
 	if n := s.node.srv.Stats().TLSFailures; n == 0 {
 		t.Error("no failure is counted")
