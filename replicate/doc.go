@@ -57,7 +57,8 @@
 // that same link. If a replica does not answer, Sentinels must have been heard for
 // 5 s: in that time each of them has said twice whom it takes for the primary (a
 // Hello). A Hello of a higher epoch that names another node deposes at once. Every
-// start of a primary that has had replicas or Sentinels is in doubt too; what it
+// start of a primary that has had replicas or Sentinels is in doubt too, and waits
+// for a majority of Sentinels to name it; what it
 // remembers of them is written behind, so that no decision waits for a disk.
 //
 // A replica that is promoted says so (a pull) to its primary on the link between

@@ -36,12 +36,14 @@ type sentinel struct {
 	addr  string // empty: it has not said yet for whom it asks, and does not count
 	at    Time   // of the last contact; 0 = none
 	since Time   // when this node began to count it
+	named Time   // when it last said that this node leads
 	known bool   // counted
 }
 
 // A doubt is that somebody else may have been promoted.
 type doubt struct {
 	since   Time
+	start   bool // since the node was started: it may have missed anything
 	unclean bool // the store may lack what replicas have
 	steady  Time // since when most Sentinels are heard, 0 = they are not
 }
@@ -131,7 +133,7 @@ func (n *Node) tryReopen() {
 	if !watched {
 		wait = startFence
 	}
-	if n.allAnswer(d.since) || n.now-d.steady >= wait {
+	if n.allAnswer(d.since) && (!watched || !d.start || n.watch.namedSince(d.since)) || n.now-d.steady >= wait {
 		n.watch.doubt = nil
 		n.note("decides again, after %v", n.now-d.since)
 	}
@@ -141,6 +143,21 @@ func (n *Node) tryReopen() {
 // began.
 func (n *Node) heardSince(d *doubt) bool {
 	return n.now < n.watch.lease && n.watch.lease-n.c.FenceAfter > d.since
+}
+
+// namedSince says whether most Sentinels have said since a time that this node
+// leads.
+func (w *watching) namedSince(t Time) bool {
+	all, named := 0, 0
+	for _, s := range w.sentinels {
+		if s.known {
+			all++
+			if s.named > t {
+				named++
+			}
+		}
+	}
+	return named > all/2
 }
 
 // allAnswer says whether every known replica has answered a beat sent after a
@@ -189,6 +206,9 @@ func (n *Node) onHello(h Hello) {
 		return
 	}
 	n.meet(h.Sentinel[:shortID], h.From)
+	if s := n.watch.sentinels[h.Sentinel[:shortID]]; s != nil && n.c.Mine(h.Addr) && h.Epoch >= n.watch.epoch {
+		s.named = n.now
+	}
 	if h.Epoch <= n.watch.epoch {
 		return
 	}

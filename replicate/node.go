@@ -183,6 +183,7 @@ func (n *Node) onStart(m Start) {
 	if len(n.lead.known) > 0 || n.watch.watched() {
 		// Somebody may have been promoted meanwhile.
 		n.doubt(!m.Clean)
+		n.watch.doubt.start = true
 	}
 }
 
