@@ -133,7 +133,8 @@ func (n *Node) tryReopen() {
 	if !watched {
 		wait = startFence
 	}
-	if n.allAnswer(d.since) && (!watched || !d.start || n.watch.namedSince(d.since)) || n.now-d.steady >= wait {
+	named := !watched || n.watch.namedSince(d.since)
+	if n.allAnswer(d.since) && (named || !d.start) || named && n.now-d.steady >= wait {
 		n.watch.doubt = nil
 		n.note("decides again, after %v", n.now-d.since)
 	}
