@@ -12,6 +12,7 @@ func (d *DB) Close() error {
 		if d.started {
 			close(d.stop)
 			<-d.done
+			d.endBackups()
 		} else {
 			d.result = d.giveUp()
 			close(d.done)

@@ -137,7 +137,7 @@ func (d *DB) due() time.Time {
 		}
 		return s.retryAt
 	}
-	if d.merging != nil {
+	if d.merging != nil || d.backups.isWanted() {
 		return time.Now()
 	}
 	due := s.figuresAt.Add(figuresEvery)
@@ -171,6 +171,9 @@ func (d *DB) step() {
 		if asked || d.o.Mode.periodic() && !now.Before(s.retryAt) {
 			d.recover(asked)
 		}
+		if err := d.backUp(); err != nil {
+			d.fail(err)
+		}
 		return
 	}
 	err := d.h.guard.failed()
@@ -187,6 +190,9 @@ func (d *DB) step() {
 	}
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
 		err = d.seal()
+	}
+	if err == nil {
+		err = d.backUp()
 	}
 	if err == nil && (d.merging != nil || d.mergeDue(now)) {
 		err = d.mergeStep()

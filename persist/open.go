@@ -47,12 +47,13 @@ type DB struct {
 	watch                          *time.Timer // fires when the flusher's work does not come back
 	hangLog, litterLog, rewriteLog sparse
 
-	status status
-	wake   chan struct{} // capacity 1
-	stop   chan struct{}
-	done   chan struct{} // closed when the flusher has ended
-	once   sync.Once
-	result error // of Close
+	status  status
+	backups backups
+	wake    chan struct{} // capacity 1
+	stop    chan struct{}
+	done    chan struct{} // closed when the flusher has ended
+	once    sync.Once
+	result  error // of Close
 }
 
 // Open locks the data directory and verifies all of it but the table, changing nothing that is there; a directory that is absent or
