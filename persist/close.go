@@ -40,6 +40,7 @@ func (d *DB) giveUp() error {
 
 // finish is the flusher's last act. If writing fails it makes one attempt at a new generation.
 func (d *DB) finish() error {
+	d.store.Settle()
 	if d.h != nil {
 		err := d.h.guard.failed()
 		switch {

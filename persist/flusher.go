@@ -258,7 +258,8 @@ func (d *DB) seal() error {
 
 func (d *DB) writeMark(clean bool) error {
 	last := d.journal.last
-	err := writeMark(d.fs, d.o.Dir, mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean})
+	err := writeMark(d.fs, d.o.Dir, mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean,
+		durability: d.o.Mode.String(), drained: d.store.DrainedAt()})
 	if err != nil {
 		return fmt.Errorf("file MARK: %w", err)
 	}
@@ -301,12 +302,12 @@ func (d *DB) mergeStep() error {
 	})
 }
 
-// mergeAll brings the table up to date and empties the journal.
 // unmerged says whether the table lacks something that the journal has.
 func (d *DB) unmerged() bool {
 	return d.merging != nil || d.journal.torn || d.journal.last != d.journal.base
 }
 
+// mergeAll brings the table up to date and empties the journal.
 func (d *DB) mergeAll() error {
 	for d.unmerged() {
 		if err := d.mergeStep(); err != nil {

@@ -141,7 +141,7 @@ func (d *DB) create() error {
 		return err
 	}
 	d.h = h
-	if err = writeMark(d.fs, d.o.Dir, mark{generation: 1, clean: true}); err == nil {
+	if err = writeMark(d.fs, d.o.Dir, mark{generation: 1, clean: true, durability: d.o.Mode.String()}); err == nil {
 		err = writeCurrent(d.fs, d.o.Dir, 1, stateLive)
 	}
 	if err != nil {
@@ -216,5 +216,11 @@ func (d *DB) checkMark() error {
 	default:
 		d.info.Clean = m.clean && m.generation == last
 	}
+	if m != nil {
+		d.info.Durability, d.info.Drained = m.durability, m.drained
+	}
 	return nil
 }
+
+// Found is what Open found: what Load returns, but for what only a load can tell.
+func (d *DB) Found() LoadInfo { return d.info }
