@@ -18,6 +18,9 @@ func (d *DB) Close() error {
 			close(d.done)
 			d.status.end()
 		}
+		if d.lock == nil {
+			return
+		}
 		if err := d.lock.Close(); err != nil && d.result == nil {
 			d.result = err
 		}

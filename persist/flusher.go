@@ -116,6 +116,9 @@ func (d *DB) removeGeneration(dir string) {
 
 // removeLitter removes what counts no more, as far as the disk lets it.
 func (d *DB) removeLitter() {
+	if len(d.litter) > 0 && d.owned() != nil {
+		return
+	}
 	for ; len(d.litter) > 0; d.litter = d.litter[1:] {
 		err := d.fs.RemoveAll(d.litter[0])
 		if err == nil {
@@ -257,12 +260,16 @@ func (d *DB) seal() error {
 }
 
 func (d *DB) writeMark(clean bool) error {
+	if err := d.owned(); err != nil {
+		return err
+	}
 	last := d.journal.last
-	err := writeMark(d.fs, d.o.Dir, mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean,
-		durability: d.o.Mode.String(), drained: d.store.DrainedAt()})
-	if err != nil {
+	m := mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean,
+		durability: d.o.Mode.String(), drained: d.store.DrainedAt()}
+	if err := writeMark(d.fs, d.o.Dir, m); err != nil {
 		return fmt.Errorf("file MARK: %w", err)
 	}
+	d.marked = m
 	d.schedule.sealed, d.schedule.sealedAt = last, time.Now()
 	return nil
 }

@@ -21,7 +21,7 @@ type DB struct {
 	o    Options
 	fs   vfs.FS
 	log  *slog.Logger
-	lock io.Closer
+	lock io.Closer // nil if it was lost
 	site site
 	info LoadInfo
 
@@ -36,6 +36,8 @@ type DB struct {
 	distinct     sketch  // of the keys in the journal, less what is being merged
 	started      bool
 	limitsLoaded bool
+	locked       fileID // of LOCK
+	marked       mark   // the last MARK written
 	store        *shard.Store
 	feed         *shard.Feed // set under status.mu
 	current      string      // directory of the generation that CURRENT names
@@ -91,18 +93,18 @@ func (d *DB) open() error {
 	if err := d.fs.MkdirAll(dir, dirMode); err != nil {
 		return unwritable(dir, err)
 	}
-	lock, err := d.fs.Lock(d.fs.PathJoin(dir, lockFile))
-	if err != nil {
-		return notLocked(dir, err)
+	if err := d.takeLock(); err != nil {
+		return err
 	}
-	d.lock = lock
 	if u, err := d.fs.GetDiskUsage(dir); err == nil && u.TotalBytes < smallDisk {
 		d.site.small = true
 		d.o.tune.mergeBytes = min(d.o.tune.mergeBytes, smallMergeBytes)
 	}
-	if d.layout, err = readLayout(d.fs, dir); err != nil {
+	layout, err := readLayout(d.fs, dir)
+	if err != nil {
 		return err
 	}
+	d.layout = layout
 	d.lastGen = d.layout.generation
 	if d.layout.generation == 0 || d.layout.creating {
 		if err := d.create(); err != nil {
