@@ -183,7 +183,8 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 	}
 }
 
-// TestCrashAgainAndAgain: a start that is itself cut off leaves a directory from which the next one finds the same.
+// TestCrashAgainAndAgain: a start that is itself cut off, and the one after it, and the one after that, leave a directory from which the
+// next one finds the same.
 func TestCrashAgainAndAgain(t *testing.T) {
 	c := newCrasher(7, 25)
 	rng := rand.New(rand.NewPCG(7, 3))
@@ -195,17 +196,32 @@ func TestCrashAgainAndAgain(t *testing.T) {
 		}
 	}
 	w.close()
+	starts := 0
+	var again func(fs *vfs.MemFS, want state, depth int)
+	again = func(fs *vfs.MemFS, want state, depth int) {
+		starts++
+		every := 9 << depth
+		if soaking {
+			every = 9
+		}
+		c := &crasher{mem: fs, every: every, offset: rng.IntN(every), rng: rng, states: []state{want}}
+		if got, _, err := stateOn(t, c.fs(nil)); err != nil || !maps.Equal(got, want) {
+			t.Fatalf("start %d, cut off %d times: %d entries, want %d: %v", starts, depth, len(got), len(want), err)
+		}
+		if depth < 3 {
+			for _, cl := range c.clones {
+				again(cl.fs, want, depth+1)
+			}
+		}
+	}
 	for _, cl := range c.clones {
 		want, _, err := stateOn(t, cl.fs.CrashClone(vfs.CrashCloneCfg{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := &crasher{mem: cl.fs, every: 9, rng: rng, states: []state{want}}
-		if _, _, err := stateOn(t, again.fs(nil)); err != nil {
-			t.Fatal(err)
-		}
-		again.verify(t)
+		again(cl.fs, want, 0)
 	}
+	t.Logf("%d starts, cut off up to 3 times", starts)
 }
 
 // TestTornRoundIsForgotten: what a crash left of a round neither comes back nor stands in the way of the next one.
