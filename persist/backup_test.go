@@ -213,7 +213,7 @@ func TestBackupFails(t *testing.T) {
 				break
 			}
 		}
-		if failed < 10 {
+		if failed < 30/stride() {
 			t.Errorf("%d failures", failed)
 		}
 	}

@@ -83,6 +83,7 @@ type killer struct {
 	mode    mode
 	args    []string
 	program func(args ...string) *exec.Cmd
+	patient bool // plays longer than the lag, without what starts rounds of its own, each time
 
 	last                *ledger // of the round before
 	lastKnown           memories
@@ -106,14 +107,14 @@ func (k *killer) spawn() *process {
 // round starts a server, plays, ends it at a random moment, and looks what the next one remembers.
 func (k *killer) round() (faults []string) {
 	n, shutdown := k.kills+k.stops, k.mode.name == "shutdown"
-	l := newLedger(fmt.Sprint("r", n), k.seed+uint64(n), !shutdown && k.rng.IntN(2) == 0)
+	l := newLedger(fmt.Sprint("r", n), k.seed+uint64(n), !shutdown && !k.patient && k.rng.IntN(2) == 0)
 	p := k.spawn().up()
 	wait := l.load(k.t, p.addr)
 	if shutdown {
 		go l.save(dial(k.t, p.addr), 10*time.Millisecond+time.Duration(k.rng.Int64N(int64(100*time.Millisecond))))
 	}
 	moment := time.Duration(k.rng.Int64N(int64(500 * time.Millisecond)))
-	if !l.urgent && k.rng.IntN(2) == 0 {
+	if k.patient || !l.urgent && k.rng.IntN(2) == 0 {
 		moment += killLag // so that there is something that the contract does not let it forget
 	}
 	time.Sleep(moment) // the moment itself is what is tested

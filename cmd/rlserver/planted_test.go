@@ -48,6 +48,7 @@ func TestKillNoticesPlantedFaults(t *testing.T) {
 			t.Parallel()
 			const tries = 20
 			k := newKiller(t, 1, modes[slices.IndexFunc(modes, func(m mode) bool { return m.name == f.mode })])
+			k.patient = f.mode == "interval"
 			k.program = func(args ...string) *exec.Cmd {
 				cmd := exec.Command(binary, args...)
 				cmd.Env = append(os.Environ(), plantEnv+"="+f.name)
