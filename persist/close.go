@@ -45,6 +45,7 @@ func (d *DB) giveUp() error {
 func (d *DB) finish() error {
 	d.store.Settle()
 	if d.h != nil {
+		d.h.guard.pace.rushing.Store(true)
 		err := d.h.guard.failed()
 		switch {
 		case err == nil && d.status.owes():

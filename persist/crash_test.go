@@ -134,7 +134,7 @@ func TestPowerLoss(t *testing.T) {
 		c := newCrasher(seed, thin)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 2 { // two processes, one after the other
-			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
+			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeLines: 2}})
 			for range 12 {
 				churn(w, rng)
 				if err := c.save(w); err != nil {
@@ -159,7 +159,7 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 			}
 			return nil
 		})
-		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
+		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeLines: 2}})
 		for i := range 24 {
 			churn(w, rng)
 			if i%6 == 2 {
@@ -188,7 +188,7 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 func TestCrashAgainAndAgain(t *testing.T) {
 	c := newCrasher(7, 25)
 	rng := rand.New(rand.NewPCG(7, 3))
-	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeChunks: 3}})
+	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeLines: 3}})
 	for range 12 {
 		churn(w, rng)
 		if err := c.save(w); err != nil {

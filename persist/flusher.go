@@ -14,6 +14,7 @@ type schedule struct {
 	sealed    point     // up to which the mark speaks
 	sealedAt  time.Time
 	journalAt time.Time // of the oldest round in the journal
+	mergeAt   time.Time // of the next step of a merge, at the earliest
 	figuresAt time.Time
 	memoryAt  time.Time
 	lookedAt  time.Time // when the feed was last looked at for changes
@@ -140,7 +141,7 @@ func (d *DB) due() time.Time {
 		}
 		return s.retryAt
 	}
-	if d.merging != nil || d.backups.isWanted() {
+	if d.backups.isWanted() {
 		return time.Now()
 	}
 	due := s.figuresAt.Add(figuresEvery)
@@ -148,6 +149,9 @@ func (d *DB) due() time.Time {
 		if t.Before(due) {
 			due = t
 		}
+	}
+	if d.merging != nil {
+		earlier(s.mergeAt)
 	}
 	if d.o.Mode.periodic() {
 		earlier(s.lastCut.Add(d.o.Interval))
@@ -197,8 +201,10 @@ func (d *DB) step() {
 	if err == nil {
 		err = d.backUp()
 	}
-	if err == nil && (d.merging != nil || d.mergeDue(now)) {
+	if err == nil && !now.Before(s.mergeAt) && (d.merging != nil || d.mergeDue(now)) {
+		began := time.Now()
 		err = d.mergeStep()
+		s.mergeAt = d.nextMerge(began)
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
 		d.removeLitter()
@@ -232,6 +238,7 @@ func (d *DB) look(now time.Time) {
 func (d *DB) round() error {
 	w := newRoundWriter(d.h, d.o.tune, d.journal.last, &d.distinct)
 	var err error
+	w.rest = func(began time.Time) { d.rest(w.cut, began) }
 	n, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	d.schedule.lastCut = at
 	if err != nil {
@@ -291,9 +298,9 @@ func (d *DB) mergeStep() error {
 		d.schedule.journalAt = time.Now()
 		d.distinct = sketch{}
 	}
-	m, chunks, done := d.merging, d.o.tune.mergeChunks, false
+	m, lines, done := d.merging, d.o.tune.mergeLines, false
 	err := d.h.run(func(db *pebble.DB) (err error) {
-		done, err = m.step(db, chunks)
+		done, err = m.step(db, lines)
 		return err
 	})
 	if err != nil || !done {

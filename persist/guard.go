@@ -24,6 +24,7 @@ type guard struct {
 	dead chan struct{}
 	// noPreallocation keeps Pebble from reserving space ahead for its log: 4 MB for each of several files.
 	noPreallocation bool
+	pace            pace
 
 	mu     sync.Mutex
 	err    error
@@ -108,7 +109,10 @@ func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		return nullFile{}, nil
 	}
 	f, err := g.FS.Create(name, c)
-	return g.file("create", name, f, err)
+	if f, err = g.file("create", name, f, err); err == nil {
+		f = g.pace.file(f, c)
+	}
+	return f, err
 }
 
 func (g *guard) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {

@@ -120,7 +120,7 @@ func TestLoadingOfAJournal(t *testing.T) {
 	w.save()
 	killed := fs.CrashClone(vfs.CrashCloneCfg{})
 	w.close()
-	d, err := Open(Options{FS: killed, Dir: dir, tune: tuning{mergeChunks: 1, mergeBytes: 1 << 30}})
+	d, err := Open(Options{FS: killed, Dir: dir, tune: tuning{mergeLines: 1, mergeBytes: 1 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}

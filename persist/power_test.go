@@ -81,7 +81,7 @@ func (p *powerDisk) Start(c shard.Config, clock, maxTS, drain int64) (*shard.Sto
 	}
 	s := shard.New(c)
 	feed := s.NewFeed()
-	db, err := Open(Options{FS: p.fs(), Dir: dir, Mode: p.mode, Interval: time.Hour, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
+	db, err := Open(Options{FS: p.fs(), Dir: dir, Mode: p.mode, Interval: time.Hour, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeLines: 2}})
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,9 @@ func (d *DB) newGeneration() error {
 		d.removeGeneration(dir)
 		return err
 	}
+	h.guard.pace.rushing.Store(true)
 	done, err := d.fill(h)
+	h.guard.pace.rushing.Store(false)
 	if err != nil {
 		h.abandon()
 		d.removeGeneration(dir)
