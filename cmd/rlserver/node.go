@@ -39,6 +39,8 @@ type node struct {
 	addrs   []string      // where clients are answered
 	webAddr string        // where metrics are served; empty = nowhere
 	asked   chan bool     // SHUTDOWN came: whether to save
+	began   int64         // the clock when the data directory was opened, Unix ms
+	restart restart
 	loaded  persist.LoadInfo
 	stopped chan struct{} // closed by stop: ends the sweeper
 
@@ -60,11 +62,7 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 		return nil, err
 	}
 	v := config.Values()
-	mode, err := engine.ParseClockMode(v.CallerClock)
-	if err != nil {
-		return nil, err
-	}
-	durability, err := persist.ParseMode(v.Durability)
+	mode, durability, err := chosenModes(v)
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +83,10 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	if n.certs != nil {
 		n.certs.log(log)
 	}
-	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted, Promise: durability.Promise()})
+	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted,
+		Promise: durability.Promise(), Block: engine.DefaultBlock})
 	feed := n.store.NewFeed()
-	opened := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log}
-	for _, change := range disk {
-		change(&opened)
-	}
-	if n.db, err = persist.Open(opened); err != nil {
+	if err := n.openDisk(v, durability, disk); err != nil {
 		return nil, err
 	}
 	ctx, n.endLoad = context.WithCancel(ctx)
@@ -128,6 +123,19 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	n.ready.Store(true)
 	go n.sweep()
 	return n, nil
+}
+
+// openDisk opens the data directory, and finds how the run before ended.
+func (n *node) openDisk(v Values, durability persist.Mode, disk []func(*persist.Options)) (err error) {
+	o := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: n.log}
+	for _, change := range disk {
+		change(&o)
+	}
+	if n.db, err = persist.Open(o); err != nil {
+		return err
+	}
+	n.follow(v.UncleanRestart, v.MaxClockSkew.Milliseconds())
+	return nil
 }
 
 // makeServer makes the wire over the store, and the options that may change live
@@ -175,7 +183,9 @@ func (n *node) askStop(saving bool) {
 // startWeb serves metrics and health.
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
-		Stats: func() []any { return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats()} },
+		Stats: func() []any {
+			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.restart.stats(n.store)}
+		},
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})
 	if addr == "" {

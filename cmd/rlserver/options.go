@@ -26,6 +26,7 @@ type Values struct {
 	Dir              string
 	Durability       string // interval, always, reserve or shutdown
 	SnapshotInterval time.Duration
+	UncleanRestart   string // refund or drain
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
 	LimitsFile       string // empty: none
@@ -96,6 +97,8 @@ var options = []option{
 		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "always", "reserve", "shutdown")},
 	{name: "snapshot-interval", def: "1s", help: "time between syncs to disk; a crash may lose that and a flush",
 		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
+	{name: "unclean-restart", def: "refund", help: "after a crash: the last save, or every key emptied",
+		kind: enum(func(v *Values) *string { return &v.UncleanRestart }, "refund", "drain")},
 	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
 		kind: enum(func(v *Values) *string { return &v.CallerClock }, "bounded", "trusted", "ignored")},
 	{name: "max-clock-skew", def: "1s", help: "most that a caller's now may differ from the server's clock",
