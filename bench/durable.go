@@ -36,6 +36,7 @@ var (
 type durable struct {
 	always []*measured // ours and theirs in turn, by depth
 	flush  *flushed
+	hot    []*measured // all modes in turn, by depth
 }
 
 // A flushed is a server that flushes each second and one that does not.
@@ -82,6 +83,11 @@ func (b *bench) measureDurability(ctx context.Context) (*durable, error) {
 	if b.options.only.MatchString("durability/interval") {
 		if d.flush, err = b.measureFlushes(ctx); err != nil {
 			return nil, fmt.Errorf("durability interval: %w", err)
+		}
+	}
+	if b.options.only.MatchString("durability/reserve") {
+		if d.hot, err = b.measureHot(ctx); err != nil {
+			return nil, fmt.Errorf("durability reserve: %w", err)
 		}
 	}
 	return d, nil
@@ -237,7 +243,7 @@ func (s *server) dirty(keys int, perSecond float64, seed uint64, stop <-chan str
 
 // write writes the section.
 func (d *durable) write(b *strings.Builder) {
-	if d == nil || d.always == nil && d.flush == nil {
+	if d == nil || d.always == nil && d.flush == nil && d.hot == nil {
 		return
 	}
 	b.WriteString("\n## Durability\n")
@@ -246,6 +252,9 @@ func (d *durable) write(b *strings.Builder) {
 	}
 	if d.flush != nil {
 		d.flush.write(b)
+	}
+	if d.hot != nil {
+		writeHot(b, d.hot)
 	}
 }
 
