@@ -15,6 +15,7 @@ const (
 	errMisconf       = "MISCONF Errors writing to the data directory: " // and what the system said
 	errLoading       = "LOADING Redis is loading the dataset in memory"
 	errNoUserFile    = "ERR This server is not configured to use an ACL file: start it with aclfile users.acl to have ACL LOAD and ACL SAVE"
+	errNoBackups     = "ERR BGSAVE TO is switched off: start the server with backup-dir naming a directory to have it"
 	errSyntax        = "ERR syntax error"
 	errNotInteger    = "ERR value is not an integer or out of range"
 	errDBIndex       = "ERR DB index is out of range"

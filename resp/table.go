@@ -134,8 +134,9 @@ func serverRows() []*command {
 		{name: "save", arity: 1, flags: flagAdmin, group: "server",
 			summary: "Writes all changes to disk; answers when they are durable.", reply: "ok", run: save},
 		{name: "bgsave", arity: -1, flags: flagAdmin, group: "server",
-			summary: "Starts writing all changes to disk and answers at once.", reply: "status", run: bgSave,
-			args: []arg{{name: "schedule", kind: "pure-token", token: "SCHEDULE", optional: true}}},
+			summary: "Starts writing all changes to disk, or, with TO, a backup of all data under a name in backup-dir, and answers at once.", reply: "status", run: bgSave,
+			args: []arg{{name: "operation", kind: "oneof", optional: true, sub: []arg{
+				{name: "schedule", kind: "pure-token", token: "SCHEDULE"}, {name: "name", kind: "string", token: "TO"}}}}},
 		{name: "lastsave", arity: 1, flags: always | flagFast | flagAdmin, group: "server",
 			summary: "Unix seconds of the last successful write to disk.", reply: "integer", run: lastSave},
 		{name: "shutdown", arity: -1, flags: always | flagAdmin | flagNoMulti, group: "server",

@@ -145,7 +145,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: n.clock, Durability: n.db, Options: n.config, Settings: settings(v, mode), Log: n.log,
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
-		Shutdown: n.askStop, Extra: n.extra,
+		Backup: n.backupInto(v.BackupDir), Shutdown: n.askStop, Extra: n.extra,
 	})
 	n.memory.clients = n.srv.ClientMemory
 	n.memory.set(v.MaxMemory)
@@ -184,7 +184,7 @@ func (n *node) askStop(saving bool) {
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
 		Stats: func() []any {
-			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.restart.stats(n.store)}
+			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store)}
 		},
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})

@@ -27,6 +27,7 @@ type Values struct {
 	Durability       string // interval, always, reserve or shutdown
 	SnapshotInterval time.Duration
 	UncleanRestart   string // refund or drain
+	BackupDir        string // empty: no backups
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
 	LimitsFile       string // empty: none
@@ -99,6 +100,8 @@ var options = []option{
 		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
 	{name: "unclean-restart", def: "refund", help: "after a crash: the last save, or every key emptied",
 		kind: enum(func(v *Values) *string { return &v.UncleanRestart }, "refund", "drain")},
+	{name: "backup-dir", def: "./rlserver-backups", help: "where BGSAVE TO puts backups, made if missing; empty: none",
+		kind: optionalPath(func(v *Values) *string { return &v.BackupDir })},
 	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
 		kind: enum(func(v *Values) *string { return &v.CallerClock }, "bounded", "trusted", "ignored")},
 	{name: "max-clock-skew", def: "1s", help: "most that a caller's now may differ from the server's clock",
