@@ -32,6 +32,9 @@ var plants = []struct{ name, mode, file, old, new string }{
 	{"nothing is synced ahead", "reserve", "shard/promise.go",
 		"return t.due",
 		"if planted(`nothing is synced ahead`) {\nreturn 0\n}\nreturn t.due"},
+	{"the disk is not ahead", "reserve", "shard/held.go",
+		"if state, _ := r.held(); state != nil {",
+		"if state, _ := r.held(); state != nil && !planted(`the disk is not ahead`) {"},
 }
 
 const plantEnv = "RLSERVER_PLANTED"
