@@ -64,7 +64,7 @@ type option struct {
 const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
-	maxSlowMicros  = 3_600_000_000 // an hour
+	maxSlowMicros  = 2_000_000_000 // half an hour, and an int of 32 bits
 	maxSlowEntries = 10_000        // of at most 5 KiB each
 	minBulkBytes   = 2 << 10       // room for the longest key and then some
 	maxClientBytes = 2000 << 20
