@@ -22,7 +22,7 @@ func TestHotReport(t *testing.T) {
 		cell("interval", 16, 1000, 100), cell("reserve", 16, 600, 50), cell("always", 16, 200, 10),
 		cell("interval", 1, 100), cell("reserve", 1, 70), cell("always", 1, 30),
 	})
-	for _, want := range []string{"| 0.55 ", "0.50 to 0.60 | ≥ 0.7  | missed", "| 0.15 ", "| 0.70 ", "0.70 to 0.70 | ≥ 0.7  | met", "| 0.30 ", "25 %"} {
+	for _, want := range []string{"  0.55 |", "0.50 to 0.60 | ≥ 0.7  | missed", "  0.15 |", "  0.70 |", "0.70 to 0.70 | ≥ 0.7  | met", "  0.30 |", "25 %"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
