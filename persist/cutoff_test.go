@@ -129,7 +129,7 @@ func TestRepairOnBadDisk(t *testing.T) {
 			failed++
 		}
 		t.Logf("%d writes failed", failed)
-		if failed < 10 {
+		if failed*stride() < 10 {
 			t.Error("too few")
 		}
 	}
