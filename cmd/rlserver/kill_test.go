@@ -83,6 +83,7 @@ type killer struct {
 	mode    mode
 	args    []string
 	program func(args ...string) *exec.Cmd
+	strict  bool // allows a slow machine nothing
 	patient bool // plays longer than the lag, without what starts rounds of its own, each time
 
 	last                *ledger // of the round before
@@ -131,6 +132,9 @@ func (k *killer) round() (faults []string) {
 	wait()
 	at := l.begin().end(l) // what was told until the end counts
 	at.at = killed
+	if k.strict {
+		at.slowness = 0
+	}
 	if !clean && k.rng.IntN(4) == 0 {
 		k.early++
 		p := k.spawn()

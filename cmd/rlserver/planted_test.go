@@ -51,7 +51,7 @@ func TestKillNoticesPlantedFaults(t *testing.T) {
 			t.Parallel()
 			const tries = 20
 			k := newKiller(t, 1, modes[slices.IndexFunc(modes, func(m mode) bool { return m.name == f.mode })])
-			k.patient = f.mode == "interval"
+			k.patient, k.strict = f.mode == "interval", true
 			k.program = func(args ...string) *exec.Cmd {
 				cmd := exec.Command(binary, args...)
 				cmd.Env = append(os.Environ(), plantEnv+"="+f.name)
