@@ -123,20 +123,7 @@ func (b *bench) measureAlways(ctx context.Context) (all []*measured, err error) 
 			all = append(all, &measured{latency: newLatency(), cell: cell{server: s.title, command: c.title, depth: depth, frame: newFrame(c.args...), spent: &spent}})
 		}
 	}
-	for round := 0; round <= b.options.rounds; round++ {
-		fmt.Fprintf(os.Stderr, "durability always, round %d of %d\n", round, b.options.rounds)
-		for i, m := range all {
-			made, latency, err := o.sample(ctx, servers[i%len(servers)], m.cell, round)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.server, err)
-			}
-			if round > 0 {
-				m.samples = append(m.samples, made)
-				m.latency.Merge(latency)
-			}
-		}
-	}
-	return all, nil
+	return all, o.byTurns(ctx, "durability always, ", all, func(i int) *server { return servers[i%len(servers)] })
 }
 
 // measureFlushes sets the slowest answers of a server that flushes each second beside those of one that does not, by turns.

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 )
@@ -42,20 +41,7 @@ func (b *bench) measureHot(ctx context.Context) (all []*measured, err error) {
 			all = append(all, &measured{latency: newLatency(), cell: cell{server: s.title, depth: depth, frame: newFrame("RL.ACQUIRE", "user:%key", hotRate, hotRate)}})
 		}
 	}
-	for round := 0; round <= b.options.rounds; round++ {
-		fmt.Fprintf(os.Stderr, "durability reserve, round %d of %d\n", round, b.options.rounds)
-		for i, m := range all {
-			made, latency, err := o.sample(ctx, servers[i%len(servers)], m.cell, round)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.server, err)
-			}
-			if round > 0 {
-				m.samples = append(m.samples, made)
-				m.latency.Merge(latency)
-			}
-		}
-	}
-	return all, nil
+	return all, o.byTurns(ctx, "durability reserve, ", all, func(i int) *server { return servers[i%len(servers)] })
 }
 
 // writeHot writes what was measured of hot keys.

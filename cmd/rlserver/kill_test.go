@@ -34,9 +34,11 @@ var modes = []mode{
 	{"reserve", nil, admitsNothingTwice},
 }
 
-// kills is how often TestKill kills a server in each mode: in make soak 200 times, or RL_TEST_KILLS times.
-func kills(t *testing.T) int {
-	if text := os.Getenv("RL_TEST_KILLS"); text != "" {
+// often is how often a test that takes long does its deed in each mode: as often as the variable says, or for long in make soak, or a few
+// times, or fewer with -short.
+func often(t *testing.T, variable string, soak, usual, short int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)
@@ -45,11 +47,11 @@ func kills(t *testing.T) int {
 	}
 	switch {
 	case os.Getenv(soakEnv) != "":
-		return 200
+		return soak
 	case testing.Short():
-		return 2
+		return short
 	}
-	return 6
+	return usual
 }
 
 // TestKill kills a server under load again and again, on one directory, and
@@ -63,7 +65,7 @@ func TestKill(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			k := newKiller(t, seed, mode)
-			for range kills(t) {
+			for range often(t, "RL_TEST_KILLS", 200, 6, 2) {
 				for _, fault := range k.round() {
 					t.Error(fault)
 				}
