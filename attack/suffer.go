@@ -219,7 +219,7 @@ func (s *strike) drain(c *conn) {
 		err = nil
 	}
 	var timeout net.Error
-	if !errors.As(err, &timeout) || !timeout.Timeout() {
+	if ours := errors.Is(err, net.ErrClosed) || errors.As(err, &timeout) && timeout.Timeout(); !ours {
 		s.counts.closed.Add(1)
 	}
 }

@@ -207,11 +207,12 @@ func TestReadingOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for start := time.Now(); time.Since(start) < 5*time.Millisecond; {
+	after := before
+	for start := time.Now(); err == nil && after-before < time.Millisecond && time.Since(start) < 30*time.Second; { // a busy machine gives us little
+		after, err = self.cpu()
 	}
-	after, err := self.cpu()
 	if err != nil || after-before < time.Millisecond {
-		t.Errorf("5 ms of work cost %v of CPU time, %v", after-before, err)
+		t.Errorf("work cost %v of CPU time, %v", after-before, err)
 	}
 	if _, err := (&server{pid: 1<<22 + 1}).cpu(); err == nil {
 		t.Error("a process that does not exist has CPU time")

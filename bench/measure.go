@@ -38,7 +38,7 @@ func (b *bench) needs(k kind) bool {
 		}
 	}
 	if k.name == "rlserver" {
-		for _, section := range []string{"size/rlserver", "durability/always", "durability/interval"} {
+		for _, section := range []string{"size/rlserver", "durability/always", "durability/interval", "durability/reserve"} {
 			if b.options.only.MatchString(section) {
 				return true
 			}
@@ -95,12 +95,24 @@ func (b *bench) measureCells(ctx context.Context) ([]*measured, error) {
 		defer s.stop()
 		running[k.name] = s
 	}
-	for round := 0; round <= b.options.rounds && len(chosen) > 0; round++ {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", round, b.options.rounds)
-		for _, m := range chosen {
-			s, latency, err := b.sample(ctx, running[m.server], m.cell, round)
+	if len(chosen) > 0 {
+		err := b.byTurns(ctx, "", chosen, func(i int) *server { return running[chosen[i].server] })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return chosen, nil
+}
+
+// byTurns samples all in each round, number i on the server that on(i) is. Round 0 warms up and does not count. what is said of the
+// rounds while they go on.
+func (b *bench) byTurns(ctx context.Context, what string, all []*measured, on func(i int) *server) error {
+	for round := 0; round <= b.options.rounds; round++ {
+		fmt.Fprintf(os.Stderr, "%sround %d of %d\n", what, round, b.options.rounds)
+		for i, m := range all {
+			s, latency, err := b.sample(ctx, on(i), m.cell, round)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.name, err)
+				return fmt.Errorf("%s: %w", cmp.Or(m.name, m.server), err)
 			}
 			if round > 0 {
 				m.samples = append(m.samples, s)
@@ -108,7 +120,7 @@ func (b *bench) measureCells(ctx context.Context) ([]*measured, error) {
 			}
 		}
 	}
-	return chosen, nil
+	return nil
 }
 
 // sample measures a cell once. Before, unmeasured, every key is called once, so that neither side pays for making keys.

@@ -182,6 +182,9 @@ func (b *bench) measureTails(ctx context.Context, k kind, many *server, z *sized
 			return err
 		}
 		z.capacity = append(z.capacity, capacity)
+		if err := s.settleWithin(restMost); err != nil {
+			return err
+		}
 	}
 	z.rate = openShare * slices.Min(z.capacity)
 	for round := range b.options.sizeRounds {

@@ -42,7 +42,7 @@ const (
 
 // IsAdaptive says whether a limit's expression is that of an adaptive limit.
 func IsAdaptive(expr []byte) bool {
-	return len(expr) >= len(adaptivePrefix) && string(expr[:len(adaptivePrefix)]) == adaptivePrefix
+	return len(expr) >= len(adaptivePrefix) && isWord(expr[:len(adaptivePrefix)], adaptivePrefix)
 }
 
 // ParseAdaptive reads "adaptive:min..max:burst": two rates as ParseLimit has them, from one token in 11 days to 1e9 a second, and tokens.

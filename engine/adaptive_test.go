@@ -14,6 +14,7 @@ func TestParseAdaptive(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"adaptive:5..200:20", ""},
 		{"adaptive:0.5..200.25:1", ""},
+		{"Adaptive:5..200:20", "adaptive:5..200:20"},
 		{"adaptive:5/1m..100/1m:10", ""},
 		{"adaptive:60/1m..100/s:10", "adaptive:1..100:10"},
 		{"adaptive:7..7:1", ""},

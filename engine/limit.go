@@ -111,13 +111,13 @@ func ParseWindow(a Algorithm, limit, window []byte) (Limit, error) {
 }
 
 // ParseExpression reads a limit written as one argument: a bucket's "rate:burst", as in "10:20" or "5/1m:10", or a window's limit and
-// length after its kind, as in "fixed:100/1m", "fixed-aligned:100/1m", "sliding:100/1m" or "log:5/15m".
+// length after its kind in any letter case, as in "fixed:100/1m", "fixed-aligned:100/1m", "sliding:100/1m" or "log:5/15m".
 func ParseExpression(expr []byte) (Limit, error) {
 	at := bytes.IndexByte(expr, ':')
 	if at < 0 {
 		return Limit{}, badArgument("limit", expr, wantLimit)
 	}
-	if c := expr[0]; c >= 'a' && c <= 'z' {
+	if c := expr[0] | 0x20; c >= 'a' && c <= 'z' {
 		return parseWindowExpression(expr, at)
 	}
 	if bytes.IndexByte(expr[at+1:], ':') >= 0 {
@@ -131,14 +131,15 @@ const alignedKind = "fixed-aligned"
 
 // parseWindowExpression goes on where the kind ends with a colon.
 func parseWindowExpression(expr []byte, colon int) (l Limit, err error) {
-	kind, rest := string(expr[:colon]), expr[colon+1:]
+	kind, rest := expr[:colon], expr[colon+1:]
 	var a Algorithm
 	for i := range algorithms {
-		if algorithms[i].windowed && algorithms[i].name == kind {
+		if algorithms[i].windowed && isWord(kind, algorithms[i].name) {
 			a = Algorithm(i)
 		}
 	}
-	if kind == alignedKind {
+	aligned := isWord(kind, alignedKind)
+	if aligned {
 		a = Fixed
 	}
 	slash := bytes.IndexByte(rest, '/')
@@ -146,8 +147,24 @@ func parseWindowExpression(expr []byte, colon int) (l Limit, err error) {
 		return Limit{}, badArgument("limit", expr, wantLimit)
 	}
 	l, err = ParseWindow(a, rest[:slash], rest[slash+1:])
-	l.Aligned = err == nil && kind == alignedKind
+	l.Aligned = err == nil && aligned
 	return l, err
+}
+
+// isWord compares b, in any letter case, with one in lower case.
+func isWord(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseNow reads a caller's time: Unix ms in [0, MaxNow].

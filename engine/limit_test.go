@@ -64,6 +64,10 @@ func TestParseWindow(t *testing.T) {
 		{"sliding:1000/h", Limit{Algorithm: Sliding, Capacity: 1000, Window: 3_600_000}, "sliding:1000/1h"},
 		{"log:5/15m", Limit{Algorithm: Log, Capacity: 5, Window: 900_000}, ""},
 		{"log:4096/11574d", Limit{Algorithm: Log, Capacity: 4096, Window: 999_993_600_000}, ""},
+		{"Fixed:5/1m", Limit{Algorithm: Fixed, Capacity: 5, Window: 60_000}, "fixed:5/1m"},
+		{"FIXED-ALIGNED:5/1m", Limit{Algorithm: Fixed, Aligned: true, Capacity: 5, Window: 60_000}, "fixed-aligned:5/1m"},
+		{"SLIDING:5/1m", Limit{Algorithm: Sliding, Capacity: 5, Window: 60_000}, "sliding:5/1m"},
+		{"lOg:5/1m", Limit{Algorithm: Log, Capacity: 5, Window: 60_000}, "log:5/1m"},
 		{"fixed:4611686018427387903/1ms", Limit{Algorithm: Fixed, Capacity: 4_611_686_018_427_387_903, Window: 1}, ""},
 		{"sliding:4611686018427387903/1000000000000ms", Limit{Algorithm: Sliding, Capacity: 4_611_686_018_427_387_903, Window: 1_000_000_000_000}, "sliding:4611686018427387903/1000000000s"},
 	} {
@@ -176,7 +180,7 @@ func TestBadArguments(t *testing.T) {
 			[]string{"0", "0.0", "0.000000000", "0/1s", "1/0s", "1/s5", "1/-1s", "1/1", "1/1.5s", "1.5/1s", "1/1 s", "1/1S", "1/1us", "1/1w", "1/99999999999999999999s", "1/9223372036854775807d"}},
 		{"burst", func(b []byte) error { _, err := ParseLimit([]byte("1"), b); return err }, []string{"0", "1.5", "1s", "9205357638345294"}},
 		{"expression", func(b []byte) error { _, err := ParseExpression(b); return err }, []string{
-			"10", "10:20:30", "@name", "@a:b:c", "fixed", "fixed:", "fixed:/", "fixed:5", "fixed:5/", "fixed:/1m", "fixed:5/1m/1m", "fixed:5:1m", "Fixed:5/1m", "fixed :5/1m",
+			"10", "10:20:30", "@name", "@a:b:c", "fixed", "fixed:", "fixed:/", "fixed:5", "fixed:5/", "fixed:/1m", "fixed:5/1m/1m", "fixed:5:1m", "Fixe:5/1m", "fixed :5/1m", "FIXED-:5/1m", "FIXED\r\n:5/1m", "fi\xf8ed:5/1m", "f)xed:5/1m", "FIXED:5/1M",
 			"bucket:10:20", "bucket:5/1m", "fixed-aligned:5", "sliding-aligned:5/1m", "log-aligned:5/1m", "log:4097/1m", "log:5/60", "log:5/0s", "log:-5/1m", "log:05/1m", "a:5/1m",
 		}},
 		{"limit", func(b []byte) error { _, err := ParseWindow(Log, b, []byte("1m")); return err }, []string{"0", "4097", "1.5", "5/1m"}},

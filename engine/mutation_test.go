@@ -32,7 +32,7 @@ var mutants = []struct{ name, file, old, new string }{
 	{"a penalty shortened", "decide.go", "until > max(c.blocked, c.ts)", "until > c.ts"},
 	{"a penalty lost on writing", "entry.go", "head[0] |= flagBlocked", "e.ts = e.blocked"},
 	{"a direct call keeps the name", "call.go", "c.limit, c.name = *lim, nil", "c.limit = *lim"},
-	{"the limit in force ignored", "stored.go", "e.limit = lim\n\treturn e.resetAfter(clock)", "return e.resetAfter(clock)"},
+	{"the limit in force ignored", "stored.go", "e.limit, e.ts = lim, t\n\treturn e.resetAfter(clock)", "return e.resetAfter(clock)"},
 	{"FORCE on a window", "call.go", "if a == Bucket {", "if a == Bucket || op.Force {"},
 	{"a log without a bound", "limit.go", "n > row.largest", "n > maxCount"},
 

@@ -12,10 +12,14 @@ func (d *DB) Close() error {
 		if d.started {
 			close(d.stop)
 			<-d.done
+			d.endBackups()
 		} else {
 			d.result = d.giveUp()
 			close(d.done)
 			d.status.end()
+		}
+		if d.lock == nil {
+			return
 		}
 		if err := d.lock.Close(); err != nil && d.result == nil {
 			d.result = err
@@ -39,7 +43,9 @@ func (d *DB) giveUp() error {
 
 // finish is the flusher's last act. If writing fails it makes one attempt at a new generation.
 func (d *DB) finish() error {
+	d.store.Settle()
 	if d.h != nil {
+		d.h.guard.pace.rushing.Store(true)
 		err := d.h.guard.failed()
 		switch {
 		case err == nil && d.status.owes():

@@ -134,7 +134,7 @@ func TestPowerLoss(t *testing.T) {
 		c := newCrasher(seed, thin)
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for range 2 { // two processes, one after the other
-			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
+			w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeLines: 2}})
 			for range 12 {
 				churn(w, rng)
 				if err := c.save(w); err != nil {
@@ -159,7 +159,7 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 			}
 			return nil
 		})
-		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeChunks: 2}})
+		w := open(t, Options{FS: c.fs(failing.MaybeError), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeEntries: 40, mergeLines: 2}})
 		for i := range 24 {
 			churn(w, rng)
 			if i%6 == 2 {
@@ -183,11 +183,12 @@ func TestPowerLossDuringRecovery(t *testing.T) {
 	}
 }
 
-// TestCrashAgainAndAgain: a start that is itself cut off leaves a directory from which the next one finds the same.
+// TestCrashAgainAndAgain: a start that is itself cut off, and the one after it, and the one after that, leave a directory from which the
+// next one finds the same.
 func TestCrashAgainAndAgain(t *testing.T) {
 	c := newCrasher(7, 25)
 	rng := rand.New(rand.NewPCG(7, 3))
-	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeChunks: 3}})
+	w := open(t, Options{FS: c.fs(nil), Mode: Shutdown, tune: tuning{chunkRecords: 4, mergeLines: 3}})
 	for range 12 {
 		churn(w, rng)
 		if err := c.save(w); err != nil {
@@ -195,17 +196,32 @@ func TestCrashAgainAndAgain(t *testing.T) {
 		}
 	}
 	w.close()
+	starts := 0
+	var again func(fs *vfs.MemFS, want state, depth int)
+	again = func(fs *vfs.MemFS, want state, depth int) {
+		starts++
+		every := 9 << depth
+		if soaking {
+			every = 9
+		}
+		c := &crasher{mem: fs, every: every, offset: rng.IntN(every), rng: rng, states: []state{want}}
+		if got, _, err := stateOn(t, c.fs(nil)); err != nil || !maps.Equal(got, want) {
+			t.Fatalf("start %d, cut off %d times: %d entries, want %d: %v", starts, depth, len(got), len(want), err)
+		}
+		if depth < 3 {
+			for _, cl := range c.clones {
+				again(cl.fs, want, depth+1)
+			}
+		}
+	}
 	for _, cl := range c.clones {
 		want, _, err := stateOn(t, cl.fs.CrashClone(vfs.CrashCloneCfg{}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := &crasher{mem: cl.fs, every: 9, rng: rng, states: []state{want}}
-		if _, _, err := stateOn(t, again.fs(nil)); err != nil {
-			t.Fatal(err)
-		}
-		again.verify(t)
+		again(cl.fs, want, 0)
 	}
+	t.Logf("%d starts, cut off up to 3 times", starts)
 }
 
 // TestTornRoundIsForgotten: what a crash left of a round neither comes back nor stands in the way of the next one.

@@ -87,7 +87,7 @@ type history struct {
 func newHistory(t *testing.T) (h history) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := vfs.NewCrashableMem()
-		w := open(t, Options{FS: mem, Interval: time.Hour, tune: tuning{chunkRecords: 20, mergeEntries: 100}}) // no rounds but those of save
+		w := open(t, Options{FS: mem, Interval: time.Hour, tune: tuning{chunkRecords: 20, mergeEntries: 100, mergeLines: 80}}) // no rounds but those of save
 		now := func(what string, before state) image {
 			synctest.Wait()
 			return image{what, files(t, mem.CrashClone(vfs.CrashCloneCfg{}), dir), w.state(), before}

@@ -76,4 +76,7 @@
 // of each key as Pebble does. A round of the journal counts if all of it verifies; those after a lost one count too, as changes are
 // absolute. Where the last state of a key cannot be read the one before is taken: it admits no more than an absent key does. FORMAT is
 // written last, so that nothing takes an unfinished directory for a whole one.
+//
+// [DB.Backup] has the flusher make a checkpoint right after a round, in DIR/backup.tmp and mostly of hard links, and brings it to its place
+// beside the flusher's work. It is a data directory as a crash at that moment would have left it.
 package persist

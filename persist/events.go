@@ -72,6 +72,7 @@ func (l pebbleLog) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: l.backgroundError,
 		DataCorruption:  l.dataCorruption,
+		WriteStallBegin: func(pebble.WriteStallBeginInfo) { l.guard.pace.rush() },
 	}
 }
 

@@ -297,14 +297,20 @@ func TestReadFails(t *testing.T) {
 		w.debit(fmt.Sprint(i))
 	}
 	w.close()
-	var n atomic.Int32
+	var loading atomic.Bool
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && n.Add(1) > 30 {
+		if loading.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
 			return errEIO
 		}
 		return nil
 	}))
-	if _, _, err := stateOn(t, fs); err == nil || !errors.Is(err, errEIO) || !strings.Contains(err.Error(), "cannot be read") {
+	d, err := Open(Options{Dir: dir, FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	loading.Store(true)
+	if _, err := d.Load(newStore(), start, start+1000); err == nil || !errors.Is(err, errEIO) || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("%v", err)
 	}
 }

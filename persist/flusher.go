@@ -14,6 +14,7 @@ type schedule struct {
 	sealed    point     // up to which the mark speaks
 	sealedAt  time.Time
 	journalAt time.Time // of the oldest round in the journal
+	mergeAt   time.Time // of the next step of a merge, at the earliest
 	figuresAt time.Time
 	memoryAt  time.Time
 	lookedAt  time.Time // when the feed was last looked at for changes
@@ -116,6 +117,9 @@ func (d *DB) removeGeneration(dir string) {
 
 // removeLitter removes what counts no more, as far as the disk lets it.
 func (d *DB) removeLitter() {
+	if len(d.litter) > 0 && d.owned() != nil {
+		return
+	}
 	for ; len(d.litter) > 0; d.litter = d.litter[1:] {
 		err := d.fs.RemoveAll(d.litter[0])
 		if err == nil {
@@ -137,7 +141,7 @@ func (d *DB) due() time.Time {
 		}
 		return s.retryAt
 	}
-	if d.merging != nil {
+	if d.backups.isWanted() {
 		return time.Now()
 	}
 	due := s.figuresAt.Add(figuresEvery)
@@ -145,6 +149,9 @@ func (d *DB) due() time.Time {
 		if t.Before(due) {
 			due = t
 		}
+	}
+	if d.merging != nil {
+		earlier(s.mergeAt)
 	}
 	if d.o.Mode.periodic() {
 		earlier(s.lastCut.Add(d.o.Interval))
@@ -171,6 +178,9 @@ func (d *DB) step() {
 		if asked || d.o.Mode.periodic() && !now.Before(s.retryAt) {
 			d.recover(asked)
 		}
+		if err := d.backUp(); err != nil {
+			d.fail(err)
+		}
 		return
 	}
 	err := d.h.guard.failed()
@@ -188,8 +198,13 @@ func (d *DB) step() {
 	if err == nil && s.sealed != d.journal.last && now.Sub(s.sealedAt) >= sealEvery {
 		err = d.seal()
 	}
-	if err == nil && (d.merging != nil || d.mergeDue(now)) {
+	if err == nil {
+		err = d.backUp()
+	}
+	if err == nil && !now.Before(s.mergeAt) && (d.merging != nil || d.mergeDue(now)) {
+		began := time.Now()
 		err = d.mergeStep()
+		s.mergeAt = d.nextMerge(began)
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
 		d.removeLitter()
@@ -223,6 +238,7 @@ func (d *DB) look(now time.Time) {
 func (d *DB) round() error {
 	w := newRoundWriter(d.h, d.o.tune, d.journal.last, &d.distinct)
 	var err error
+	w.rest = func(began time.Time) { d.rest(w.cut, began) }
 	n, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
 	d.schedule.lastCut = at
 	if err != nil {
@@ -251,11 +267,16 @@ func (d *DB) seal() error {
 }
 
 func (d *DB) writeMark(clean bool) error {
+	if err := d.owned(); err != nil {
+		return err
+	}
 	last := d.journal.last
-	err := writeMark(d.fs, d.o.Dir, mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean})
-	if err != nil {
+	m := mark{generation: d.h.generation, round: last.round, chain: last.chain, clean: clean,
+		durability: d.o.Mode.String(), drained: d.store.DrainedAt()}
+	if err := writeMark(d.fs, d.o.Dir, m); err != nil {
 		return fmt.Errorf("file MARK: %w", err)
 	}
+	d.marked = m
 	d.schedule.sealed, d.schedule.sealedAt = last, time.Now()
 	return nil
 }
@@ -277,9 +298,9 @@ func (d *DB) mergeStep() error {
 		d.schedule.journalAt = time.Now()
 		d.distinct = sketch{}
 	}
-	m, chunks, done := d.merging, d.o.tune.mergeChunks, false
+	m, lines, done := d.merging, d.o.tune.mergeLines, false
 	err := d.h.run(func(db *pebble.DB) (err error) {
-		done, err = m.step(db, chunks)
+		done, err = m.step(db, lines)
 		return err
 	})
 	if err != nil || !done {
@@ -295,12 +316,12 @@ func (d *DB) mergeStep() error {
 	})
 }
 
-// mergeAll brings the table up to date and empties the journal.
 // unmerged says whether the table lacks something that the journal has.
 func (d *DB) unmerged() bool {
 	return d.merging != nil || d.journal.torn || d.journal.last != d.journal.base
 }
 
+// mergeAll brings the table up to date and empties the journal.
 func (d *DB) mergeAll() error {
 	for d.unmerged() {
 		if err := d.mergeStep(); err != nil {

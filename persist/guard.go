@@ -24,9 +24,11 @@ type guard struct {
 	dead chan struct{}
 	// noPreallocation keeps Pebble from reserving space ahead for its log: 4 MB for each of several files.
 	noPreallocation bool
+	pace            pace
 
-	mu  sync.Mutex
-	err error
+	mu     sync.Mutex
+	err    error
+	spared string // a directory on which failures are not those of the handle, "" if there is none
 }
 
 func newGuard(below vfs.FS) *guard { return &guard{FS: below, dead: make(chan struct{})} }
@@ -50,6 +52,20 @@ func (g *guard) failed() error {
 }
 
 func (g *guard) frozen() bool { return g.failed() != nil }
+
+// spare leaves a directory, and what is in it, to whoever writes there: failures of it are passed on and do not freeze the guard. There is
+// one at a time; "" is none.
+func (g *guard) spare(dir string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.spared = dir
+}
+
+func (g *guard) spares(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.spared != "" && strings.HasPrefix(name, g.spared)
+}
 
 // A writeFault is why a guard froze when it was a write that failed: the data that is there is as it was.
 type writeFault struct{ error }
@@ -83,6 +99,9 @@ const markerPrefix = "marker."
 // Create makes a file. Pebble syncs the directory once for a new file and the marker that names it; a disk that keeps new names in any
 // order could keep the marker alone, and the store could not be opened. So the directory is synced before a marker, too.
 func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if g.spares(name) {
+		return g.FS.Create(name, c)
+	}
 	if strings.HasPrefix(g.PathBase(name), markerPrefix) && !g.frozen() {
 		g.wrote("sync", g.PathDir(name), syncDir(g.FS, g.PathDir(name)))
 	}
@@ -90,7 +109,10 @@ func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		return nullFile{}, nil
 	}
 	f, err := g.FS.Create(name, c)
-	return g.file("create", name, f, err)
+	if f, err = g.file("create", name, f, err); err == nil {
+		f = g.pace.file(f, c)
+	}
+	return f, err
 }
 
 func (g *guard) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -111,13 +133,16 @@ func (g *guard) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) 
 
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || g.spares(name) {
+		return f, err
 	}
 	return &guardFile{File: f, guard: g, name: name}, nil
 }
 
 func (g *guard) Rename(oldname, newname string) error {
+	if g.spares(newname) {
+		return g.FS.Rename(oldname, newname)
+	}
 	if !g.frozen() {
 		g.wrote("rename", newname, g.FS.Rename(oldname, newname))
 	}
@@ -125,6 +150,9 @@ func (g *guard) Rename(oldname, newname string) error {
 }
 
 func (g *guard) MkdirAll(dir string, perm os.FileMode) error {
+	if g.spares(dir) {
+		return g.FS.MkdirAll(dir, perm)
+	}
 	if !g.frozen() {
 		g.wrote("mkdir", dir, g.FS.MkdirAll(dir, perm))
 	}

@@ -68,6 +68,8 @@ func readLayout(fsys vfs.FS, dir string) (layout, error) {
 	var ours, foreign []string
 	for _, name := range names {
 		switch {
+		case name == checkpointDir:
+			l.others = append(l.others, name)
 		case name == lockFile || strings.HasSuffix(name, tmpSuffix):
 		case name == formatFile:
 			l.made = true

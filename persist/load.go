@@ -15,12 +15,16 @@ import (
 
 // LoadInfo says what Load found.
 type LoadInfo struct {
-	Keys    int           // entries now in the store
-	Dropped int           // entries that were idle and were dropped
-	Limits  int           // named limits
-	Fresh   bool          // the directory held nothing before
-	Clean   bool          // the last stop wrote everything; true if Fresh
-	SavedAt time.Time     // of the last round on disk; zero if there was none
+	Keys    int       // entries now in the store
+	Dropped int       // entries that were idle and were dropped
+	Limits  int       // named limits
+	Fresh   bool      // the directory held nothing before
+	Clean   bool      // the last stop wrote everything; true if Fresh
+	SavedAt time.Time // of the last round on disk; zero if there was none
+
+	Durability string // the mode of the run before, "" if that is unknown
+	Drained    int64  // Unix ms at which keys counted as emptied in the run before (shard.Store.Drain), 0 if they did not
+
 	Took    time.Duration // the load took so long
 	Warning string        // something a person should know, or ""
 }

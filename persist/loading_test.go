@@ -81,10 +81,10 @@ func TestLoading(t *testing.T) {
 			percent, err := strconv.ParseFloat(st.Percent, 64)
 			before, _ := strconv.ParseFloat(last.Percent, 64)
 			if !on || err != nil || percent < before || percent > 100 || st.LoadedKeys < last.LoadedKeys || st.Keys != manyKeys ||
-				st.Started < begun-1 || st.Started > begun+60 || st.TotalBytes < 10*manyKeys || st.LoadedBytes > st.TotalBytes || st.Left < 0 {
+				st.Started < begun-1 || st.Started > begun+60 || st.LoadedKeys > 0 && st.TotalBytes < 10*manyKeys || st.LoadedBytes > st.TotalBytes || st.Left < 0 {
 				t.Errorf("%+v, %v after %+v", st, on, last)
 			}
-			if stats := d.Stats(); !stats.Loading || stats.LoadKeys != st.LoadedKeys {
+			if stats := d.Stats(); !stats.Loading || stats.LoadKeys < st.LoadedKeys { // others of the load go on
 				t.Errorf("%+v while %+v", stats, st)
 			}
 			if st.LoadedKeys > last.LoadedKeys {
@@ -120,7 +120,7 @@ func TestLoadingOfAJournal(t *testing.T) {
 	w.save()
 	killed := fs.CrashClone(vfs.CrashCloneCfg{})
 	w.close()
-	d, err := Open(Options{FS: killed, Dir: dir, tune: tuning{mergeChunks: 1, mergeBytes: 1 << 30}})
+	d, err := Open(Options{FS: killed, Dir: dir, tune: tuning{mergeLines: 1, mergeBytes: 1 << 30}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,8 @@ func newMerger(j journal, distinct, remember int) *merger {
 	return m
 }
 
-// step merges up to so many chunks and says whether that was the last step.
-func (m *merger) step(db *pebble.DB, chunks int) (done bool, err error) {
+// step merges so many lines, up to the end of a chunk, and says whether that was the last step.
+func (m *merger) step(db *pebble.DB, lines int) (done bool, err error) {
 	m.batch = db.NewBatch()
 	defer func() { m.batch.Close() }()
 	if !m.begun && m.journal.cleared != 0 {
@@ -62,8 +62,8 @@ func (m *merger) step(db *pebble.DB, chunks int) (done bool, err error) {
 	} else {
 		ok = it.First()
 	}
-	for ; ok && chunks > 0; ok = next() {
-		chunks--
+	for until := m.passed + lines; ok && m.passed < until; ok = next() {
+		m.passed++ // a record of few lines is work as well
 		value, err := it.ValueAndErr()
 		if err == nil {
 			err = m.chunk(it.Key(), value)

@@ -21,7 +21,7 @@ type DB struct {
 	o    Options
 	fs   vfs.FS
 	log  *slog.Logger
-	lock io.Closer
+	lock io.Closer // nil if it was lost
 	site site
 	info LoadInfo
 
@@ -36,6 +36,8 @@ type DB struct {
 	distinct     sketch  // of the keys in the journal, less what is being merged
 	started      bool
 	limitsLoaded bool
+	locked       fileID // of LOCK
+	marked       mark   // the last MARK written
 	store        *shard.Store
 	feed         *shard.Feed // set under status.mu
 	current      string      // directory of the generation that CURRENT names
@@ -47,12 +49,13 @@ type DB struct {
 	watch                          *time.Timer // fires when the flusher's work does not come back
 	hangLog, litterLog, rewriteLog sparse
 
-	status status
-	wake   chan struct{} // capacity 1
-	stop   chan struct{}
-	done   chan struct{} // closed when the flusher has ended
-	once   sync.Once
-	result error // of Close
+	status  status
+	backups backups
+	wake    chan struct{} // capacity 1
+	stop    chan struct{}
+	done    chan struct{} // closed when the flusher has ended
+	once    sync.Once
+	result  error // of Close
 }
 
 // Open locks the data directory and verifies all of it but the table, changing nothing that is there; a directory that is absent or
@@ -90,18 +93,18 @@ func (d *DB) open() error {
 	if err := d.fs.MkdirAll(dir, dirMode); err != nil {
 		return unwritable(dir, err)
 	}
-	lock, err := d.fs.Lock(d.fs.PathJoin(dir, lockFile))
-	if err != nil {
-		return notLocked(dir, err)
+	if err := d.takeLock(); err != nil {
+		return err
 	}
-	d.lock = lock
 	if u, err := d.fs.GetDiskUsage(dir); err == nil && u.TotalBytes < smallDisk {
 		d.site.small = true
 		d.o.tune.mergeBytes = min(d.o.tune.mergeBytes, smallMergeBytes)
 	}
-	if d.layout, err = readLayout(d.fs, dir); err != nil {
+	layout, err := readLayout(d.fs, dir)
+	if err != nil {
 		return err
 	}
+	d.layout = layout
 	d.lastGen = d.layout.generation
 	if d.layout.generation == 0 || d.layout.creating {
 		if err := d.create(); err != nil {
@@ -140,7 +143,7 @@ func (d *DB) create() error {
 		return err
 	}
 	d.h = h
-	if err = writeMark(d.fs, d.o.Dir, mark{generation: 1, clean: true}); err == nil {
+	if err = writeMark(d.fs, d.o.Dir, mark{generation: 1, clean: true, durability: d.o.Mode.String()}); err == nil {
 		err = writeCurrent(d.fs, d.o.Dir, 1, stateLive)
 	}
 	if err != nil {
@@ -215,5 +218,11 @@ func (d *DB) checkMark() error {
 	default:
 		d.info.Clean = m.clean && m.generation == last
 	}
+	if m != nil {
+		d.info.Durability, d.info.Drained = m.durability, m.drained
+	}
 	return nil
 }
+
+// Found is what Open found: what Load returns, but for what only a load can tell.
+func (d *DB) Found() LoadInfo { return d.info }

@@ -105,8 +105,8 @@ const (
 	mergeBytes   = 32 << 20
 	mergeEntries = 1 << 17
 	mergeEvery   = time.Minute
-	// mergeChunks is how much is merged before the flusher looks whether a round is due.
-	mergeChunks = 4
+	// mergeLines is how many lines of the journal are merged at a time: 0.4 ms.
+	mergeLines = 256
 	// sealEvery is the least time between two seals, so that a burst of urgent rounds does not sync three times each.
 	sealEvery = 250 * time.Millisecond
 	// urgentGap is the least time from one round to the next that nobody waits for.
@@ -136,7 +136,7 @@ const (
 
 // tuning are constants that tests make small.
 type tuning struct {
-	chunkRecords, mergeEntries, mergeBytes, mergeChunks int
+	chunkRecords, mergeEntries, mergeBytes, mergeLines int
 }
 
 func (t tuning) withDefaults() tuning {
@@ -148,6 +148,6 @@ func (t tuning) withDefaults() tuning {
 	set(&t.chunkRecords, chunkRecords)
 	set(&t.mergeEntries, mergeEntries)
 	set(&t.mergeBytes, mergeBytes)
-	set(&t.mergeChunks, mergeChunks)
+	set(&t.mergeLines, mergeLines)
 	return t
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	for _, tune := range []tuning{{}, {chunkRecords: 7, mergeEntries: 50, mergeChunks: 3}, {chunkRecords: 3, mergeEntries: 1, mergeChunks: 2}} {
+	for _, tune := range []tuning{{}, {chunkRecords: 7, mergeEntries: 50, mergeLines: 3}, {chunkRecords: 3, mergeEntries: 1, mergeLines: 2}} {
 		t.Run(fmt.Sprintf("chunks of %d", tune.withDefaults().chunkRecords), func(t *testing.T) {
 			fs := vfs.NewMem()
 			w := open(t, Options{FS: fs, tune: tune})

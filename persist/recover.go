@@ -91,6 +91,9 @@ func (d *DB) room(now time.Time) bool {
 // newGeneration writes everything into a new generation and makes it current. Until CURRENT names the new one the old one counts, so it
 // can be cut off anywhere.
 func (d *DB) newGeneration() error {
+	if err := d.reclaim(); err != nil {
+		return err
+	}
 	d.lastGen++
 	n, dir := d.lastGen, d.generationDir(d.lastGen)
 	h, err := newGeneration(d.fs, dir, n, d.journal.last, &d.site)
@@ -98,10 +101,16 @@ func (d *DB) newGeneration() error {
 		d.removeGeneration(dir)
 		return err
 	}
+	h.guard.pace.rushing.Store(true)
 	done, err := d.fill(h)
+	h.guard.pace.rushing.Store(false)
 	if err != nil {
 		h.abandon()
 		d.removeGeneration(dir)
+		return err
+	}
+	if err := d.owned(); err != nil {
+		h.abandon()
 		return err
 	}
 	d.stale = append(d.stale, d.current)

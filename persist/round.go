@@ -2,6 +2,7 @@ package persist
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/rlserver/rlserver/shard"
@@ -16,6 +17,8 @@ type roundWriter struct {
 	space byte // of the lines in chunk
 	lines int  // in chunk
 	entry []byte
+	cut   time.Time             // about
+	rest  func(began time.Time) // after a piece of draining; nil = none
 
 	distinct *sketch // of the keys in the journal
 }
@@ -27,8 +30,9 @@ func newRoundWriter(h *handle, tune tuning, last point, distinct *sketch) *round
 // drain writes all that a round of the feed tells; on an error the round is drained nonetheless, as the feed demands.
 func (w *roundWriter) drain(r *shard.Round) error {
 	w.c.cleared = r.Cleared
-	for {
-		changes := r.Next(w.tune.chunkRecords)
+	w.cut = time.Now()
+	for piece := w.cut; ; piece = time.Now() {
+		changes := r.Next(min(w.tune.chunkRecords, pieceChanges))
 		if changes == nil {
 			return nil
 		}
@@ -37,6 +41,9 @@ func (w *roundWriter) drain(r *shard.Round) error {
 				discard(r)
 				return err
 			}
+		}
+		if w.rest != nil {
+			w.rest(piece)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/rlserver/rlserver/shard"
 )
 
 // TestFaultWhileStarting: whichever operation fails while a server comes up, it comes up with all that there was, or it says what to do
@@ -125,5 +127,32 @@ func TestLockThatCannotBeMade(t *testing.T) {
 		if _, err := Open(Options{FS: fs, Dir: dir}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.err, err)
 		}
+	}
+}
+
+// TestEntryWithoutDeadline: whatever deadline is on disk, an entry that is loaded has that of its state: none lives for ever.
+func TestEntryWithoutDeadline(t *testing.T) {
+	for _, deadline := range []int64{0, 1, 1 << 47} {
+		fs := vfs.NewMem()
+		w := open(t, Options{FS: fs})
+		h := w.db.h
+		w.debit("a")
+		w.save()
+		tx := w.store.Lock(start, []byte("a"))
+		e, _ := tx.Get([]byte("a"))
+		c := shard.Change{Key: []byte("b"), Kind: e.Kind, Value: slices.Clone(e.Value), Deadline: deadline}
+		want := e.Deadline
+		tx.Unlock()
+		if err := h.db.Set(appendTableKey(nil, c.Space, c.Key), appendEntry(nil, c), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.close()
+		w = open(t, Options{FS: fs})
+		tx = w.store.Lock(start, []byte("b"))
+		if e, ok := tx.Get([]byte("b")); !ok || e.Deadline < want-10_000 || e.Deadline > want+10_000 {
+			t.Errorf("with the deadline %d on disk: %v, %+v, want %d", deadline, ok, e, want)
+		}
+		tx.Unlock()
+		w.close()
 	}
 }

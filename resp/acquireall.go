@@ -22,7 +22,7 @@ func acquireAllRows() []*command {
 	return []*command{
 		// The last three words are a cost and what belongs to it, or the NOW
 		// after them: counted from the end, the keys are the same in both forms.
-		{name: "rl.acquireall", arity: -4, flags: flagWrite | flagDenyOOM | flagLimiter | flagDecides, first: 1, last: -3, step: 3, group: "limiter",
+		{name: "rl.acquireall", arity: -2, flags: flagWrite | flagDenyOOM | flagLimiter | flagDecides, first: 1, last: -3, step: 3, group: "limiter",
 			summary: "Takes tokens from all of 1 to 64 keys, each under its own limit, or from none. " +
 				"The reply: allowed, retry_after (the longest wait), binding (the index of the key that causes it, -1 if allowed), and each key's decision.",
 			complexity: "O(N) with N keys", reply: "decisions", run: rlAcquireAll,
@@ -108,7 +108,11 @@ func (c *legs) parse(s *Session, args [][]byte) (err error) {
 	n := len(args) / wordsPerLeg
 	switch {
 	case len(args)%wordsPerLeg != 0:
-		return fmt.Errorf("%d words after the command: expected key limit cost for each key and perhaps NOW now, as in a 10:20 1 b fixed:100/1m 1", len(args))
+		count := "1 word"
+		if len(args) != 1 {
+			count = fmt.Sprint(len(args), " words")
+		}
+		return fmt.Errorf("%s after the command: expected key limit cost for each key and perhaps NOW now, as in a 10:20 1 b fixed:100/1m 1", count)
 	case n > maxLegs:
 		return fmt.Errorf("%d keys: expected at most %d", n, maxLegs)
 	}

@@ -81,16 +81,6 @@ func save(s *Session, args [][]byte) {
 	s.ok()
 }
 
-// bgSave is BGSAVE [SCHEDULE]: asks and does not wait.
-func bgSave(s *Session, args [][]byte) {
-	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "schedule") {
-		s.fail(errSyntax)
-		return
-	}
-	s.srv.durability.Save()
-	s.status("Background saving started")
-}
-
 func lastSave(s *Session, args [][]byte) { s.int(s.srv.durability.LastSave()) }
 
 // shutdown is SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE]. As in Redis there is no

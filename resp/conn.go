@@ -34,7 +34,7 @@ func (srv *Server) newConn(nc net.Conn) *conn {
 func (c *conn) start() {
 	go func() {
 		defer c.srv.done.Done()
-		if c.srv.handshake(c.nc) {
+		if c.srv.handshake(c.nc, c.srv.within.handshake) {
 			c.waits(time.Now(), false)
 			for c.step() {
 			}

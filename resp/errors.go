@@ -20,6 +20,7 @@ const (
 	errRedisSync     = "ERR a Redis cannot follow this server: only another rlserver can, by RL.SYNC"
 	errLoading       = "LOADING Redis is loading the dataset in memory"
 	errNoUserFile    = "ERR This server is not configured to use an ACL file: start it with aclfile users.acl to have ACL LOAD and ACL SAVE"
+	errNoBackups     = "ERR BGSAVE TO is switched off: start the server with backup-dir naming a directory to have it"
 	errSyntax        = "ERR syntax error"
 	errNotInteger    = "ERR value is not an integer or out of range"
 	errDBIndex       = "ERR DB index is out of range"

@@ -13,7 +13,8 @@ func feedbackRows() []*command {
 	return []*command{
 		{name: "rl.feedback", arity: -3, flags: flagWrite | flagFast | flagLimiter, group: "limiter",
 			summary: "Reports to an adaptive limit that the upstream took a call, or throttled one and wants none for so long. " +
-				"The reply: the rate now in force, as text, and for how many ms callers are still kept away.",
+				"The reply: the rate now in force, as text, and for how many ms callers are still kept away. " +
+				"Every user with @limiter may report, and so slow all callers of a limit down to its lowest rate: ACL SETUSER name -rl.feedback takes that from one.",
 			complexity: "O(1)", reply: "array", run: rlFeedback,
 			args: []arg{{name: "name", kind: "string"},
 				{name: "answer", kind: "oneof", sub: []arg{{name: "ok", kind: "pure-token", token: "OK"}, {name: "throttled", kind: "pure-token", token: "THROTTLED"}}},

@@ -25,12 +25,14 @@ func hashRows() []*command {
 	}
 	field := arg{name: "field", kind: "string"}
 	fields := arg{name: "field", kind: "string", multiple: true}
+	length := row("hlen", 2, flagFast, "How many fields a bucket has: 2. Of an absent key 0.", "O(1)", "integer", hlen)
+	length.touch = touchLook
 	return []*command{
 		row("hget", 3, flagFast, "A field of a bucket: t, its tokens in decimal, or ts, the Unix ms at which it had them. Others are null.",
 			"O(1)", "bulk?", hget, field),
 		row("hmget", -3, flagFast, "Several fields of a bucket: t, its tokens in decimal, ts, the Unix ms at which it had them. Others are null.",
 			"O(N) with N fields", "array", hmget, fields),
-		row("hlen", 2, flagFast, "How many fields a bucket has: 2. Of an absent key 0.", "O(1)", "integer", hlen),
+		length,
 		row("hgetall", 2, 0, "All fields of a bucket: t, its tokens in decimal, and ts, the Unix ms at which it had them.",
 			"O(1)", "map", hgetall),
 	}

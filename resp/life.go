@@ -171,8 +171,10 @@ func local(peer net.Addr) bool {
 // refuse sends one error line and closes.
 func (srv *Server) refuse(nc net.Conn, text string) {
 	srv.counters.refused.Add(1)
-	nc.SetDeadline(time.Now().Add(refuseWithin))
-	nc.Write(appendError(nil, text))
+	if srv.handshake(nc, refuseWithin) {
+		nc.SetDeadline(time.Now().Add(refuseWithin))
+		nc.Write(appendError(nil, text))
+	}
 	nc.Close()
 }
 

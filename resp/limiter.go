@@ -35,20 +35,34 @@ func oneArgument(arg []byte) bool {
 	return len(arg) > 0 && arg[0] == '@'
 }
 
-// nowArg takes an optional now off the front of args. given is false for "*"
-// and for none. isOption says what may stand in its place.
-func nowArg(args [][]byte, isOption func([]byte) bool) (now int64, given bool, rest [][]byte, err error) {
-	if len(args) == 0 || isOption(args[0]) {
-		return 0, false, args, nil
-	}
-	if len(args[0]) == 1 && args[0][0] == '*' {
-		return 0, false, args[1:], nil
-	}
-	now, err = engine.ParseNow(args[0])
-	return now, true, args[1:], err
+// optionSet is what may stand behind now, or in its place.
+type optionSet struct {
+	has   func(word []byte) bool
+	words string // for people
 }
 
-func noOption([]byte) bool { return false }
+var (
+	noOption       = optionSet{has: func([]byte) bool { return false }}
+	costOption     = optionSet{isCost, "COST n"}
+	acquireOptions = optionSet{isAcquireOption, "COST n, MAXWAIT ms, PARTIAL or FORCE"}
+)
+
+// nowArg takes an optional now off the front of args. given is false for "*"
+// and for none.
+func nowArg(args [][]byte, options optionSet) (now int64, given bool, rest [][]byte, err error) {
+	if len(args) == 0 || options.has(args[0]) {
+		return 0, false, args, nil
+	}
+	word := args[0]
+	if len(word) == 1 && word[0] == '*' {
+		return 0, false, args[1:], nil
+	}
+	now, err = engine.ParseNow(word)
+	if err != nil && options.words != "" && len(word) > 0 && (word[0]|0x20 >= 'a' && word[0]|0x20 <= 'z') {
+		err = fmt.Errorf("unknown option %.64q: expected %s, or now in Unix milliseconds in front of them", word, options.words)
+	}
+	return now, true, args[1:], err
+}
 
 // clockWarnEvery is how often a caller's wrong clock is logged, in ns.
 const clockWarnEvery = 60e9
@@ -88,7 +102,7 @@ func (s *Session) parseAcquire(args [][]byte) (a acquireArgs, err error) {
 	if a.lim, args, err = s.limitArgs(args); err != nil {
 		return a, err
 	}
-	if a.now, a.given, args, err = nowArg(args, isAcquireOption); err != nil {
+	if a.now, a.given, args, err = nowArg(args, acquireOptions); err != nil {
 		return a, err
 	}
 	a.op.Cost = 1
@@ -114,7 +128,7 @@ func (s *Session) parseAcquire(args [][]byte) (a acquireArgs, err error) {
 		case isAcquireOption(word):
 			err = fmt.Errorf("%s is given twice", bytes.ToUpper(word))
 		default:
-			err = fmt.Errorf("unknown option %.64q: expected COST n, MAXWAIT ms, PARTIAL or FORCE", word)
+			err = fmt.Errorf("unknown option %.64q: expected %s", word, acquireOptions.words)
 		}
 		if err != nil {
 			return a, err
@@ -185,7 +199,7 @@ func (s *Session) parsePeek(args [][]byte) (p peekArgs, err error) {
 			return p, err
 		}
 	}
-	if p.now, p.given, args, err = nowArg(args, noOption); err != nil {
+	if p.now, p.given, args, err = nowArg(args, costOption); err != nil {
 		return p, err
 	}
 	if len(args) > 0 {
@@ -215,7 +229,7 @@ func rlPeek(s *Session, args [][]byte) {
 			return
 		}
 		if p.lim, err = s.inForce(e.Value); err != nil {
-			s.failWith(err)
+			s.failWith(s.noneInForce(key, e.Value, err))
 			return
 		}
 	}

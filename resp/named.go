@@ -65,6 +65,15 @@ func (s *Session) inForce(value []byte) (engine.Limit, error) {
 	return engine.StoredLimit(value)
 }
 
+// noneInForce is what a caller is told who asks by the limit that a key carries
+// when its name means nothing any more: why is inForce's error.
+func (s *Session) noneInForce(key, value []byte, why error) error {
+	if engine.Name(value) == nil {
+		return why
+	}
+	return fmt.Errorf("%w; RL.PEEK %.64q 10 20 asks by another, RL.GET tells what is stored", why, key)
+}
+
 // entryFor is the state that a call under lim goes on from, nil for none. A
 // limit whose algorithm was changed finds the keys of its own name as if they
 // were new; any other key of another algorithm is of the wrong type. fault is an
@@ -110,7 +119,7 @@ func namedRows() []*command {
 			summary: "Limits that the server holds by name: written @name wherever a limit stands, and changed for all their keys at once.",
 			reply:   "any", run: help,
 			subs: []*command{
-				{name: "set", arity: 4, flags: flagWrite | flagAdmin | flagLimiter | flagWhole, reply: "ok", run: limitSet,
+				{name: "set", arity: -4, flags: flagWrite | flagAdmin | flagLimiter | flagWhole, reply: "ok", run: limitSet,
 					summary: "Makes or changes a limit, such as wb:orders:list, or that of a group, such as wb:* or *. adaptive:min..max:burst looks for its rate, see RL.FEEDBACK. Answers when it is on disk.",
 					args:    []arg{argName, {name: "limit-expression", kind: "string"}}},
 				{name: "get", arity: 3, flags: flagFast | flagLimiter, reply: "bulk?", run: limitGet,
@@ -128,6 +137,10 @@ func namedRows() []*command {
 // limitSet is RL.LIMIT SET name expression. The reply waits at the gate until
 // the change is durable.
 func limitSet(s *Session, args [][]byte) {
+	if len(args) != 4 {
+		s.failWith(fmt.Errorf("%d arguments after the name: expected one, the limit as an expression, as in RL.LIMIT SET %.64q 10:20", len(args)-3, args[2]))
+		return
+	}
 	n := shard.NamedLimit{Name: string(args[2])}
 	err := n.Parse(args[3])
 	if err == nil {

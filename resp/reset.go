@@ -8,7 +8,8 @@ import "github.com/rlserver/rlserver/shard"
 func resetRows() []*command {
 	return []*command{
 		{name: "rl.reset", arity: -2, flags: flagWrite | flagLimiter | flagMovable | flagAllKeys, first: 1, last: -1, step: 1, keysOf: resetKeys, notInMulti: isResetMatch, touch: touchDelete, group: "limiter",
-			summary:    "Forgets keys, or all keys that match a pattern: their next call finds them as new. Replies how many there were.",
+			summary: "Forgets keys, or with MATCH all keys that fit a pattern: their next call finds them as new. Replies how many there were. " +
+				"Without MATCH user:* is the one key of that name.",
 			complexity: "O(N) with N keys; with MATCH all keys there are, while others are served", reply: "integer", run: rlReset,
 			args: []arg{{name: "which", kind: "oneof", sub: []arg{argKeys, {name: "pattern", kind: "pattern", token: "MATCH"}}}}},
 	}

@@ -65,7 +65,7 @@ type Settings struct {
 }
 
 // Config is what a Server is made of. All fields are needed, but for LimitsFile,
-// Users, UserStore, Shutdown and Extra.
+// Users, UserStore, Backup, Shutdown and Extra.
 type Config struct {
 	Store      *shard.Store
 	Clock      Clock
@@ -73,13 +73,14 @@ type Config struct {
 	Options    Options
 	Settings   Settings
 	Log        *slog.Logger
-	Version    string          // ours
-	Port       int             // for INFO
-	LimitsFile string          // whose limits callers cannot change; empty = none
-	Users      *UserFile       // beside the user default or instead of it; nil = that one alone
-	UserStore  UserStore       // for ACL LOAD and ACL SAVE; nil = they are refused
-	Shutdown   func(save bool) // SHUTDOWN was asked; must not block
-	Extra      func() []any    // other rooms' Stats, for INFO
+	Version    string                  // ours
+	Port       int                     // for INFO
+	LimitsFile string                  // whose limits callers cannot change; empty = none
+	Users      *UserFile               // beside the user default or instead of it; nil = that one alone
+	UserStore  UserStore               // for ACL LOAD and ACL SAVE; nil = they are refused
+	Backup     func(name string) error // begins a backup and does not wait; the error is a text for the client; nil = BGSAVE TO is refused
+	Shutdown   func(save bool)         // SHUTDOWN was asked; must not block
+	Extra      func() []any            // other rooms' Stats, for INFO
 
 	Replication Replication // nil = this server is alone
 }
@@ -94,6 +95,7 @@ type Server struct {
 	version    string
 	port       int
 	limitsFile string
+	backup     func(name string) error
 	shutdown   func(save bool)
 	extra      func() []any
 	table      *table
@@ -131,7 +133,7 @@ type Server struct {
 func New(c Config) *Server {
 	srv := &Server{
 		store: c.Store, clock: c.Clock, durability: c.Durability, options: c.Options, log: c.Log,
-		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, shutdown: c.Shutdown, extra: c.Extra,
+		version: c.Version, port: c.Port, limitsFile: c.LimitsFile, backup: c.Backup, shutdown: c.Shutdown, extra: c.Extra,
 		table: newTable(rows()), conns: map[carrier]struct{}{}, runID: newRunID(), started: c.Clock.NowNs(),
 		within: bounds{write: writeWithin, command: commandWithin, auth: authWithin, handshake: handshakeWithin, turns: turnsWithin, cut: cutWithin, wrongPass: wrongPassDelay, wrongPassMost: maxWrongPassDelay},
 	}

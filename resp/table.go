@@ -10,6 +10,7 @@ var (
 	argLimit = arg{name: "limit", kind: "oneof", sub: []arg{
 		{name: "rate-burst", kind: "block", sub: []arg{{name: "rate", kind: "string"}, {name: "burst", kind: "integer"}}},
 		{name: "rate:burst", kind: "string"},
+		{name: "algorithm:limit/window", kind: "string"},
 		{name: "@name", kind: "string"},
 	}}
 	argNow  = arg{name: "now", kind: "string", optional: true}
@@ -45,14 +46,18 @@ func limiterRows() []*command {
 	optionalLimit.optional = true
 	return []*command{
 		{name: "rl.acquire", arity: -3, flags: flagWrite | flagDenyOOM | flagFast | flagLimiter | flagDecides, first: 1, last: 1, step: 1, group: "limiter",
-			summary:    "Takes tokens if the limit allows it, and says so in five integers; times are in ms.",
+			summary: "Takes tokens if the limit allows it, and says so in five integers; times are in ms. " +
+				"With MAXWAIT a call that would have to wait for at most so long is allowed, takes its tokens now, and is told to sleep first. " +
+				"PARTIAL grants as much of the cost as there is. FORCE takes the tokens in any case, into debt, when what was used is known only afterwards. " +
+				"These three are for buckets and exclude one another; PARTIAL excludes COST 0 too.",
 			complexity: "O(1)", reply: "decision", run: rlAcquire,
 			args: []arg{argKey, argLimit, argNow, argCost,
 				{name: "ms", kind: "string", token: "MAXWAIT", optional: true},
 				{name: "partial", kind: "pure-token", token: "PARTIAL", optional: true},
 				{name: "force", kind: "pure-token", token: "FORCE", optional: true}}},
 		{name: "rl.peek", arity: -2, flags: flagRead | flagFast | flagLimiter, first: 1, last: 1, step: 1, group: "limiter",
-			summary:    "The decision the same acquire would get; changes nothing. Without a limit, by the one the key carries.",
+			summary: "The decision the same acquire would get; changes nothing. Without a limit, by the one the key carries. " +
+				"After the key one bare number is now, two are rate and burst, three all of them.",
 			complexity: "O(1)", reply: "decision?", run: rlPeek,
 			args: []arg{argKey, optionalLimit, argNow, argCost}},
 		{name: "rl.refund", arity: -3, flags: flagWrite | flagFast | flagLimiter, first: 1, last: 1, step: 1, group: "limiter",
@@ -136,8 +141,9 @@ func serverRows() []*command {
 		{name: "save", arity: 1, flags: flagAdmin, group: "server",
 			summary: "Writes all changes to disk; answers when they are durable.", reply: "ok", run: save},
 		{name: "bgsave", arity: -1, flags: flagAdmin, group: "server",
-			summary: "Starts writing all changes to disk and answers at once.", reply: "status", run: bgSave,
-			args: []arg{{name: "schedule", kind: "pure-token", token: "SCHEDULE", optional: true}}},
+			summary: "Starts writing all changes to disk, or, with TO, a backup of all data under a name in backup-dir, and answers at once.", reply: "status", run: bgSave,
+			args: []arg{{name: "operation", kind: "oneof", optional: true, sub: []arg{
+				{name: "schedule", kind: "pure-token", token: "SCHEDULE"}, {name: "name", kind: "string", token: "TO"}}}}},
 		{name: "lastsave", arity: 1, flags: always | flagFast | flagAdmin, group: "server",
 			summary: "Unix seconds of the last successful write to disk.", reply: "integer", run: lastSave},
 		{name: "shutdown", arity: -1, flags: always | flagAdmin | flagNoMulti, group: "server",

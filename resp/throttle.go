@@ -35,7 +35,7 @@ func parseThrottle(args [][]byte) (lim engine.Limit, quantity int64, err error) 
 	}
 	burst, err := engine.ParseTokens("max_burst", args[0])
 	if err == nil && burst == math.MaxInt64 {
-		err = fmt.Errorf("max_burst %s: expected at most %d", args[0], math.MaxInt64-1)
+		err = fmt.Errorf("max_burst %s: expected at most %d", args[0], int64(math.MaxInt64-1))
 	}
 	if err != nil {
 		return lim, 0, err

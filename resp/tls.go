@@ -89,14 +89,15 @@ func (g *greeted) give() {
 // handshakeTurns is how many handshakes may compute at once.
 func handshakeTurns() int { return max(1, runtime.GOMAXPROCS(0)/coresPerHandshake) }
 
-// handshake does what TLS needs before the first command; other connections
-// need nothing. It returns false when the connection is over.
-func (srv *Server) handshake(nc net.Conn) bool {
+// handshake does what TLS needs before the first command, in the time it is
+// given; other connections need nothing. It returns false when the connection
+// is over.
+func (srv *Server) handshake(nc net.Conn, within time.Duration) bool {
 	secure, ok := nc.(*tls.Conn)
 	if !ok {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), srv.within.handshake)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if g, ok := secure.NetConn().(*greeted); ok {
 		g.turns, g.late = srv.greeting, ctx.Done()

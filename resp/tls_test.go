@@ -152,6 +152,33 @@ func TestHandshakeWithoutATurn(t *testing.T) {
 	c.expect("+PONG\r\n")
 }
 
+// TestRefusalsTakeTurns: who is turned away is told so over TLS too, but not
+// outside the turns that handshakes take.
+func TestRefusalsTakeTurns(t *testing.T) {
+	srv := newTestServer(wallClock{time.Now()})
+	apply(srv, func(s *Settings) { s.MaxClients = 1 })
+	l := listenTLS(t, nil)
+	go srv.Serve(l)
+	defer srv.Shutdown(context.Background())
+	addr := l.Addr().String()
+	c := connectTLS(t, addr)
+	c.send("PING\r\n")
+	c.expect("+PONG\r\n")
+	for range cap(srv.greeting) {
+		srv.greeting <- struct{}{}
+	}
+	if n, err := connectTLS(t, addr).Conn.Read(make([]byte, 100)); err == nil {
+		t.Errorf("%d bytes came without a turn", n)
+	}
+	for range cap(srv.greeting) {
+		<-srv.greeting
+	}
+	until(t, "a refusal that is told", func() bool { // a busy machine may need longer than a refusal may take
+		line, _ := connectTLS(t, addr).r.ReadString('\n')
+		return line == "-"+errMaxClients+"\r\n"
+	})
+}
+
 // sayer is a connection that keeps what is said and answers nothing.
 type sayer struct {
 	net.Conn

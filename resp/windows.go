@@ -32,14 +32,18 @@ type windowArgs struct {
 	cost  int64
 }
 
-func isWindowOption(a []byte) bool { return isCost(a) || equalFold(a, "align") }
+var fixedOptions = optionSet{func(a []byte) bool { return isCost(a) || equalFold(a, "align") }, "COST n or ALIGN"}
 
 // parseWindow reads limit window [now] [COST n] [ALIGN].
 func parseWindow(algorithm engine.Algorithm, args [][]byte) (w windowArgs, err error) {
 	if w.lim, err = engine.ParseWindow(algorithm, args[0], args[1]); err != nil {
 		return w, err
 	}
-	if w.now, w.given, args, err = nowArg(args[2:], isWindowOption); err != nil {
+	options := costOption
+	if algorithm == engine.Fixed {
+		options = fixedOptions
+	}
+	if w.now, w.given, args, err = nowArg(args[2:], options); err != nil {
 		return w, err
 	}
 	w.cost = 1
@@ -56,12 +60,10 @@ func parseWindow(algorithm engine.Algorithm, args [][]byte) (w windowArgs, err e
 			cost, args = true, args[2:]
 		case equalFold(word, "align") && algorithm == engine.Fixed && !w.lim.Aligned:
 			w.lim.Aligned, args = true, args[1:]
-		case isCost(word) || w.lim.Aligned && isWindowOption(word):
+		case options.has(word):
 			return w, fmt.Errorf("%s is given twice", bytes.ToUpper(word))
-		case algorithm == engine.Fixed:
-			return w, fmt.Errorf("unknown option %.64q: expected COST n or ALIGN", word)
 		default:
-			return w, fmt.Errorf("unknown option %.64q: expected COST n", word)
+			return w, fmt.Errorf("unknown option %.64q: expected %s", word, options.words)
 		}
 	}
 	return w, nil

@@ -2,10 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -39,10 +40,10 @@ const (
 // mostP99 is how long another client may wait, in µs, at the 99th percentile: what the machine makes a mere echo wait
 // counts. How well others are served is measured by `make attack`, alone on a machine; this is beside other tests.
 //
-// Seen in 21 runs with a load average of 20 to 38 on 2 cores: less than half of 60 ms or 50 times the echo's, whichever is
-// more (20 ms or 20 times it were exceeded once: the attacks are short, so the percentile is the second worst of 150
-// answers); and, with the commands that take longest, of 160 ms or 60 times the echo's. An attack that holds others up
-// fails by seconds.
+// Seen in 31 runs with a load average of 20 to 40 on 2 cores: less than half of 60 ms or 50 times the echo's, whichever is
+// more, in all but one of 600 attacks (20 ms or 20 times it were exceeded twice: the attacks are short, so the percentile
+// is the second worst of 150 answers); and, with the commands that take longest, of 160 ms or 60 times the echo's. An
+// attack that holds others up fails by seconds.
 func (s suffered) mostP99() int64 {
 	switch s.Attack {
 	case "heavy", "many", "queued", "globs":
@@ -79,6 +80,10 @@ func attacked(t *testing.T, program string, args ...string) (all []suffered) {
 	return all
 }
 
+// chances is how often an attack is made before what it did counts: a machine with much else to do keeps the server, or
+// who watches it, from working. A fault of the server is there each time.
+const chances = 3
+
 // TestAttacks makes the attacks of the program attack, shortened, and those
 // that wait for deadlines beside them on servers of their own. No attack stops
 // the server, takes much memory, or makes another client wait.
@@ -92,64 +97,59 @@ func TestAttacks(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	quick := []string{"lengths", "counts", "bulk", "empties", "inline", "dribble", "connects", "churn", "reset", "http", "handshakes", "random", "guessing", "heavy", "many", "queued", "hotkey", "globs"}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var seen []suffered
-	for _, args := range [][]string{
-		append([]string{"-time", attackedFor, "-scale", "0.3"}, quick...),
-		{"deaf"},
-		{"hoard"},
-		{"loris"},
-		{"-time", "1s", "idle"},
+	for name, c := range map[string]struct{ flags, attacks []string }{
+		"quick": {[]string{"-time", attackedFor, "-scale", "0.3"}, quick},
+		"deaf":  {nil, []string{"deaf"}},
+		"hoard": {nil, []string{"hoard"}},
+		"loris": {nil, []string{"loris"}},
+		"idle":  {[]string{"-time", "1s"}, []string{"idle"}},
 	} {
-		all.Go(func() {
-			got := attacked(t, program, args...)
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, got...)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, s := range attacked(t, program, slices.Concat(c.flags, c.attacks)...) {
+				for chance := 1; ; chance++ {
+					faults := s.faults(t)
+					if len(faults) == 0 || chance == chances || !s.Alive {
+						for _, f := range faults {
+							t.Errorf("%s: %s", s.Attack, f)
+						}
+						break
+					}
+					t.Logf("%s is made again: %q", s.Attack, faults)
+					s = attacked(t, program, slices.Concat(c.flags, []string{s.Attack})...)[0]
+				}
+			}
 		})
-	}
-	all.Wait()
-	for _, s := range seen {
-		s.check(t)
 	}
 }
 
-// check holds the bounds.
-func (s suffered) check(t *testing.T) {
+// faults are the bounds that were not kept.
+func (s suffered) faults(t *testing.T) (all []string) {
 	w := s.Witness
 	t.Logf("%s: rss %d -> %d -> %d MB, p50 %d p99 %d µs, control %d, %d opened, %d closed %q", s.Attack, s.Before>>20, s.Peak>>20, s.After>>20, w.P50, w.P99, w.Control99, s.Opened, s.Closed, s.Notes)
-	if !s.Alive || w.Fault != "" {
-		t.Errorf("%s: served afterwards: %v; the other client: %s", s.Attack, s.Alive, w.Fault)
+	fault := func(is bool, form string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(form, args...))
+		}
 	}
+	fault(!s.Alive || w.Fault != "", "served afterwards: %v; the other client: %s", s.Alive, w.Fault)
 	if underRace() {
-		return // slower, and larger
+		return all // slower, and larger
 	}
 	most := int64(mostGrowth)
 	if s.Attack == "hoard" {
 		most = mostHoarded
 	}
-	if grown := s.Peak - s.Before; grown > most {
-		t.Errorf("%s: RSS grows by %d MB, may by %d", s.Attack, grown>>20, most>>20)
-	}
-	if most := s.mostP99(); w.P99 > most {
-		t.Errorf("%s: another client's p99 is %d µs, may be %d", s.Attack, w.P99, most)
-	}
+	fault(s.Peak-s.Before > most, "RSS grows by %d MB, may by %d", (s.Peak-s.Before)>>20, most>>20)
+	fault(w.P99 > s.mostP99(), "another client's p99 is %d µs, may be %d", w.P99, s.mostP99())
 	switch s.Attack {
 	case "handshakes":
-		if s.Opened == 0 || s.Closed > 0 {
-			t.Errorf("%d greetings, %d without an answer", s.Opened, s.Closed)
-		}
+		fault(s.Opened == 0 || s.Closed > 0, "%d greetings, %d without an answer", s.Opened, s.Closed)
 	case "deaf", "loris", "hoard":
-		if s.Opened < s.Clients/2 { // on a busy machine some do not come to AUTH in time
-			t.Errorf("%s: %d of %d clients were served: %q", s.Attack, s.Opened, s.Clients, s.Notes)
-		}
-		if s.Closed < s.Opened {
-			t.Errorf("%s: %d of %d clients were closed", s.Attack, s.Closed, s.Opened)
-		}
+		fault(s.Opened < s.Clients/2, "%d of %d clients were served: %q", s.Opened, s.Clients, s.Notes) // on a busy machine some do not come to AUTH in time
+		fault(s.Closed < s.Opened, "%d of %d clients were closed", s.Closed, s.Opened)
 	case "idle":
-		if s.Opened < 5000 {
-			t.Errorf("%d of 5000 idle clients were served: %q", s.Opened, s.Notes)
-		}
+		fault(s.Opened < 5000, "%d of 5000 idle clients were served: %q", s.Opened, s.Notes)
 	}
+	return all
 }

@@ -46,7 +46,9 @@ Names are the same in any letter case. ` + "`>`" + ` is what you type, ` + "`!`"
 
 A **limit** is a rate and a burst: ` + "`10 20`" + ` or ` + "`10:20`" + ` is ten tokens a second and a bucket of 20; ` + "`5/1m 10`" + ` is five a minute and a
 bucket of 10. Rates are decimals with at most nine digits after the point, or N/period with a unit (ms s m h d).
-` + "`fixed:100/1m`, `fixed-aligned:100/1m`, `sliding:100/1m` and `log:100/1m`" + ` are windows of a minute in which 100 fit: RL.FIXED, RL.SLIDING, RL.LOG.
+In one argument it is an **expression**: that is the only form where several limits stand in one call, as in RL.ACQUIREALL, and for RL.LIMIT SET.
+` + "`fixed:100/1m`, `fixed-aligned:100/1m`, `sliding:100/1m` and `log:100/1m`" + ` are expressions of windows of a minute in which 100 fit: RL.FIXED,
+RL.SLIDING, RL.LOG.
 ` + "`@wb:orders:list`" + ` is a limit that the server holds by that name: RL.LIMIT.
 
 A **decision** is five integers:

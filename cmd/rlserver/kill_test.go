@@ -34,9 +34,11 @@ var modes = []mode{
 	{"reserve", nil, admitsNothingTwice},
 }
 
-// kills is how often TestKill kills a server in each mode: in make soak 200 times, or RL_TEST_KILLS times.
-func kills(t *testing.T) int {
-	if text := os.Getenv("RL_TEST_KILLS"); text != "" {
+// often is how often a test that takes long does its deed in each mode: as often as the variable says, or for long in make soak, or a few
+// times, or fewer with -short.
+func often(t *testing.T, variable string, soak, usual, short int) int {
+	t.Helper()
+	if text := os.Getenv(variable); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)
@@ -45,11 +47,11 @@ func kills(t *testing.T) int {
 	}
 	switch {
 	case os.Getenv(soakEnv) != "":
-		return 200
+		return soak
 	case testing.Short():
-		return 2
+		return short
 	}
-	return 6
+	return usual
 }
 
 // TestKill kills a server under load again and again, on one directory, and
@@ -63,7 +65,7 @@ func TestKill(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			k := newKiller(t, seed, mode)
-			for range kills(t) {
+			for range often(t, "RL_TEST_KILLS", 200, 6, 2) {
 				for _, fault := range k.round() {
 					t.Error(fault)
 				}
@@ -83,6 +85,8 @@ type killer struct {
 	mode    mode
 	args    []string
 	program func(args ...string) *exec.Cmd
+	strict  bool // allows a slow machine nothing
+	patient bool // plays longer than the lag, without what starts rounds of its own, each time
 
 	last                *ledger // of the round before
 	lastKnown           memories
@@ -106,14 +110,14 @@ func (k *killer) spawn() *process {
 // round starts a server, plays, ends it at a random moment, and looks what the next one remembers.
 func (k *killer) round() (faults []string) {
 	n, shutdown := k.kills+k.stops, k.mode.name == "shutdown"
-	l := newLedger(fmt.Sprint("r", n), k.seed+uint64(n), !shutdown && k.rng.IntN(2) == 0)
+	l := newLedger(fmt.Sprint("r", n), k.seed+uint64(n), !shutdown && !k.patient && k.rng.IntN(2) == 0)
 	p := k.spawn().up()
 	wait := l.load(k.t, p.addr)
 	if shutdown {
 		go l.save(dial(k.t, p.addr), 10*time.Millisecond+time.Duration(k.rng.Int64N(int64(100*time.Millisecond))))
 	}
 	moment := time.Duration(k.rng.Int64N(int64(500 * time.Millisecond)))
-	if !l.urgent && k.rng.IntN(2) == 0 {
+	if k.patient || !l.urgent && k.rng.IntN(2) == 0 {
 		moment += killLag // so that there is something that the contract does not let it forget
 	}
 	time.Sleep(moment) // the moment itself is what is tested
@@ -130,6 +134,9 @@ func (k *killer) round() (faults []string) {
 	wait()
 	at := l.begin().end(l) // what was told until the end counts
 	at.at = killed
+	if k.strict {
+		at.slowness = 0
+	}
 	if !clean && k.rng.IntN(4) == 0 {
 		k.early++
 		p := k.spawn()

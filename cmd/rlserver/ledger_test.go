@@ -32,8 +32,9 @@ type ledger struct {
 	depth  int  // how many deeds an actor sends at once at the most
 	actors []*actor
 
-	mu       sync.Mutex // guards actors too, while they play
-	promised time.Time  // by the server's own figures all up to here is on disk
+	mu       sync.Mutex    // guards actors too, while they play
+	promised time.Time     // by the server's own figures all up to here is on disk
+	slowness time.Duration // how much slower than one may expect the machine was at times
 	saves    []saving
 }
 
@@ -292,22 +293,30 @@ func (l *ledger) load(t testing.TB, addr string) (wait func()) {
 func (l *ledger) watch(c *testConn) {
 	for {
 		asked := time.Now()
-		lag, err := durableLag(c)
+		got, err := ask(c, "INFO", "persistence")
 		if err != nil {
 			return
 		}
-		l.promise(asked.Add(-lag - time.Millisecond))
-		time.Sleep(5 * time.Millisecond)
+		lag, err := infoField(got.text, "rl_durable_lag_ms")
+		if err != nil {
+			return
+		}
+		flush, _ := strconv.ParseFloat(infoText(got.text, "rl_last_round_seconds"), 64)
+		l.hears(asked, time.Duration(lag)*time.Millisecond, time.Duration(flush*float64(time.Second)))
+		time.Sleep(watchEvery)
 	}
 }
 
-// promise notes that the server has said that all up to a time is on disk.
-func (l *ledger) promise(at time.Time) {
+const watchEvery = 5 * time.Millisecond
+
+// hears notes what the server said when it was asked: what a crash would lose, and how long the last flush took.
+func (l *ledger) hears(asked time.Time, lag, flush time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at.After(l.promised) {
+	if at := asked.Add(-lag - time.Millisecond); at.After(l.promised) {
 		l.promised = at
 	}
+	l.slowness = max(l.slowness, 10*time.Since(asked), 5*flush)
 }
 
 // save sends SAVE now and then until the connection ends.
@@ -326,14 +335,14 @@ func (l *ledger) save(c *testConn, every time.Duration) {
 	}
 }
 
-// durableLag is what the server says a crash now could lose.
-func durableLag(c *testConn) (time.Duration, error) {
-	got, err := ask(c, "INFO", "persistence")
-	if err != nil {
-		return 0, err
+// infoText is a field of INFO.
+func infoText(text, field string) string {
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == field {
+			return value
+		}
 	}
-	ms, err := infoField(got.text, "rl_durable_lag_ms")
-	return time.Duration(ms) * time.Millisecond, err
+	return ""
 }
 
 // ask sends one command and reads its answer; the end of the connection is an
@@ -407,6 +416,7 @@ type moment struct {
 	at         time.Time
 	told, sent []int     // deeds, by actor
 	promised   time.Time // by the server's own figures all up to here was on disk
+	slowness   time.Duration
 	saves      []saving
 }
 
@@ -415,7 +425,7 @@ type moment struct {
 func (l *ledger) begin() *moment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := &moment{at: time.Now(), promised: l.promised, saves: slices.Clone(l.saves)}
+	m := &moment{at: time.Now(), promised: l.promised, slowness: l.slowness, saves: slices.Clone(l.saves)}
 	for _, a := range l.actors {
 		m.told = append(m.told, int(a.told.Load()))
 	}
@@ -483,14 +493,16 @@ func keepsAll(l *ledger, at *moment, m memories) []string {
 	return l.faults(m, l.toldSpans(at))
 }
 
-// keepsOld is the promise of interval: nothing is forgotten that was answered longer ago than the lag, neither than the contract's nor
-// than the server's own figure.
-func keepsOld(l *ledger, at *moment, m memories) []string {
-	horizon := at.at.Add(-killLag)
-	if at.promised.After(horizon) {
-		horizon = at.promised
+// keepsOld is the promise of interval: nothing is forgotten that was answered longer ago than the lag, neither than the contract's, with
+// some allowance for a slow machine, nor than the server's own figure.
+func keepsOld(l *ledger, at *moment, m memories) (faults []string) {
+	for _, fault := range l.faults(m, l.spansSince(at, at.at.Add(-killLag-at.slowness))) {
+		faults = append(faults, fmt.Sprintf("with a lag of %v: %s", killLag+at.slowness, fault))
 	}
-	return l.faults(m, l.spansSince(at, horizon))
+	for _, fault := range l.faults(m, l.spansSince(at, at.promised)) {
+		faults = append(faults, fmt.Sprintf("with the lag of %v that the server told: %s", at.at.Sub(at.promised), fault))
+	}
+	return faults
 }
 
 // keepsSaved is the promise of shutdown: what is remembered is what the last SAVE wrote, or one under way, or nothing.

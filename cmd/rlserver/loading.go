@@ -54,7 +54,7 @@ func startUnlessStopped(config *Config, clock resp.Clock, log *slog.Logger, sign
 
 // load brings the data in.
 func (n *node) load(skew int64) (err error) {
-	now := n.clock.NowNs() / 1e6
+	now := n.began
 	n.store.Limits().Rebase(now + skew)
 	tick, done := time.NewTicker(progressEvery), make(chan struct{})
 	defer tick.Stop()
@@ -64,8 +64,8 @@ func (n *node) load(skew int64) (err error) {
 	if n.loaded.Warning != "" {
 		n.log.Warn(n.loaded.Warning)
 	}
-	if err == nil && !n.loaded.Clean {
-		n.log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", "saved_at", savedAt(n.loaded.SavedAt))
+	if err == nil {
+		n.restart.log(n.log, n.loaded)
 	}
 	if err == nil && n.loaded.Took >= progressEvery {
 		n.log.Info("loaded", "keys", n.loaded.Keys, "dropped", n.loaded.Dropped, "seconds", n.loaded.Took.Seconds())
@@ -90,7 +90,7 @@ func logProgress(loading func() (persist.LoadStats, bool), log *slog.Logger, tic
 // extra are the figures of INFO beside those of the wire; those of a load are
 // there while it goes on.
 func (n *node) extra() []any {
-	all := []any{n.memory.stats(), n.store.Stats(), n.db.Stats()}
+	all := []any{n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store)}
 	if st, on := n.db.Loading(); on {
 		all = append(all, st)
 	}

@@ -96,7 +96,9 @@ func startStuck(t *testing.T, reads int64) *halfLoaded {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.signals = cancel
 	d.after.Store(reads)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		var err error
 		h.node, err = startNodeUntil(ctx, inv.config, h.clock, newLogger(h.log, "text", new(slog.LevelVar)), h.testServer.disk...)
 		h.started <- err
@@ -108,6 +110,7 @@ func startStuck(t *testing.T, reads int64) *halfLoaded {
 	}
 	t.Cleanup(func() {
 		cancel()
+		<-ended
 		h.down()
 	})
 	// The web is served last before the load.

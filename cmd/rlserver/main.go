@@ -50,7 +50,10 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "rlserver %s\n", fullVersion())
 		return exitOK
 	case actionCheckConfig:
-		_, err := readLimitsFile(inv.config.Values().LimitsFile)
+		err := checkRestart(inv.config.Values())
+		if err == nil {
+			_, err = readLimitsFile(inv.config.Values().LimitsFile)
+		}
 		if err == nil {
 			_, err = readACLFile(inv.config.Values().ACLFile)
 		}
@@ -97,7 +100,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "rlserver: %v\n", err)
-		if errors.As(err, new(limitsFault)) || errors.As(err, new(tlsFault)) || errors.As(err, new(resp.UserFaults)) {
+		if errors.As(err, new(limitsFault)) || errors.As(err, new(tlsFault)) || errors.As(err, new(resp.UserFaults)) || err == errTrustedDrain {
 			return exitBadUsage
 		}
 		return exitFailed

@@ -26,7 +26,7 @@ func TestMemoryOfExpiredKeys(t *testing.T) {
 			const keys, deadline = 20_000, 10_000
 			store := shard.New(shard.Config{Shards: 4})
 			feed := store.NewFeed()
-			db, err := persist.Open(persist.Options{Dir: t.TempDir(), Mode: mode, Interval: 50 * time.Millisecond})
+			db, err := persist.Open(persist.Options{Dir: t.TempDir(), Mode: mode, Interval: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

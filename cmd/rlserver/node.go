@@ -40,6 +40,8 @@ type node struct {
 	addrs   []string      // where clients are answered
 	webAddr string        // where metrics are served; empty = nowhere
 	asked   chan bool     // SHUTDOWN came: whether to save
+	began   int64         // the clock when the data directory was opened, Unix ms
+	restart restart
 	loaded  persist.LoadInfo
 	stopped chan struct{} // closed by stop: ends the sweeper
 
@@ -61,11 +63,7 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 		return nil, err
 	}
 	v := config.Values()
-	mode, err := engine.ParseClockMode(v.CallerClock)
-	if err != nil {
-		return nil, err
-	}
-	durability, err := persist.ParseMode(v.Durability)
+	mode, durability, err := chosenModes(v)
 	if err != nil {
 		return nil, err
 	}
@@ -86,16 +84,13 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	if n.certs != nil {
 		n.certs.log(log)
 	}
-	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted, Promise: durability.Promise()})
+	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted,
+		Promise: durability.Promise(), Block: engine.DefaultBlock})
 	feed := n.store.NewFeed()
 	ship := n.store.NewFeed()
 	ship.Off()
 	n.repl = newReplication(n, v, ship)
-	opened := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: log}
-	for _, change := range disk {
-		change(&opened)
-	}
-	if n.db, err = persist.Open(opened); err != nil {
+	if err := n.openDisk(v, durability, disk); err != nil {
 		return nil, err
 	}
 	ctx, n.endLoad = context.WithCancel(ctx)
@@ -137,6 +132,19 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	return n, nil
 }
 
+// openDisk opens the data directory, and finds how the run before ended.
+func (n *node) openDisk(v Values, durability persist.Mode, disk []func(*persist.Options)) (err error) {
+	o := persist.Options{Dir: v.Dir, Mode: durability, Interval: v.SnapshotInterval, Log: n.log}
+	for _, change := range disk {
+		change(&o)
+	}
+	if n.db, err = persist.Open(o); err != nil {
+		return err
+	}
+	n.follow(v.UncleanRestart, v.MaxClockSkew.Milliseconds())
+	return nil
+}
+
 // makeServer makes the wire over the store, and the options that may change live
 // reach it.
 func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile) {
@@ -144,7 +152,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 	n.srv = resp.New(resp.Config{
 		Store: n.store, Clock: n.clock, Durability: n.db, Options: n.config, Settings: settings(v, mode), Log: n.log,
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
-		Shutdown: n.askStop, Replication: n.repl, Extra: n.extra,
+		Backup: n.backupInto(v.BackupDir), Shutdown: n.askStop, Replication: n.repl, Extra: n.extra,
 	})
 	n.memory.clients = n.srv.ClientMemory
 	n.memory.set(v.MaxMemory)
@@ -183,7 +191,9 @@ func (n *node) askStop(saving bool) {
 // startWeb serves metrics and health.
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
-		Stats: func() []any { return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats()} },
+		Stats: func() []any {
+			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store)}
+		},
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})
 	if addr == "" {

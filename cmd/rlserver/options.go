@@ -26,6 +26,8 @@ type Values struct {
 	Dir              string
 	Durability       string // interval, always, reserve or shutdown
 	SnapshotInterval time.Duration
+	UncleanRestart   string // refund or drain
+	BackupDir        string // empty: no backups
 	CallerClock      string // bounded, trusted or ignored
 	MaxClockSkew     time.Duration
 	LimitsFile       string // empty: none
@@ -73,7 +75,7 @@ type option struct {
 const (
 	maxSeconds     = 1<<31 - 1 // as Redis
 	maxClientCount = 1_000_000
-	maxSlowMicros  = 3_600_000_000 // an hour
+	maxSlowMicros  = 2_000_000_000 // half an hour, and an int of 32 bits
 	maxSlowEntries = 10_000        // of at most 5 KiB each
 	minBulkBytes   = 2 << 10       // room for the longest key and then some
 	maxClientBytes = 2000 << 20
@@ -107,6 +109,10 @@ var options = []option{
 		kind: enum(func(v *Values) *string { return &v.Durability }, "interval", "always", "reserve", "shutdown")},
 	{name: "snapshot-interval", def: "1s", help: "time between syncs to disk; a crash may lose that and a flush",
 		kind: duration(10*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.SnapshotInterval })},
+	{name: "unclean-restart", def: "refund", help: "after a crash: the last save, or every key emptied",
+		kind: enum(func(v *Values) *string { return &v.UncleanRestart }, "refund", "drain")},
+	{name: "backup-dir", def: "./rlserver-backups", help: "where BGSAVE TO puts backups, made if missing; empty: none",
+		kind: optionalPath(func(v *Values) *string { return &v.BackupDir })},
 	{name: "caller-clock", def: "bounded", help: "how far a caller's now is believed",
 		kind: enum(func(v *Values) *string { return &v.CallerClock }, "bounded", "trusted", "ignored")},
 	{name: "max-clock-skew", def: "1s", help: "most that a caller's now may differ from the server's clock",

@@ -32,6 +32,9 @@ var plants = []struct{ name, mode, file, old, new string }{
 	{"nothing is synced ahead", "reserve", "shard/promise.go",
 		"return t.due",
 		"if planted(`nothing is synced ahead`) {\nreturn 0\n}\nreturn t.due"},
+	{"the disk is not ahead", "reserve", "shard/held.go",
+		"if state, _ := r.held(); state != nil {",
+		"if state, _ := r.held(); state != nil && !planted(`the disk is not ahead`) {"},
 }
 
 const plantEnv = "RLSERVER_PLANTED"
@@ -48,6 +51,7 @@ func TestKillNoticesPlantedFaults(t *testing.T) {
 			t.Parallel()
 			const tries = 20
 			k := newKiller(t, 1, modes[slices.IndexFunc(modes, func(m mode) bool { return m.name == f.mode })])
+			k.patient, k.strict = f.mode == "interval", true
 			k.program = func(args ...string) *exec.Cmd {
 				cmd := exec.Command(binary, args...)
 				cmd.Env = append(os.Environ(), plantEnv+"="+f.name)

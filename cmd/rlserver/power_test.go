@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -139,24 +137,6 @@ func (g *grid) until(t testing.TB, n *node, end time.Time) *testConn {
 	return c
 }
 
-// losses is how many power losses TestPowerLoss simulates in each mode.
-func losses(t *testing.T) int {
-	if text := os.Getenv("RL_TEST_LOSSES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	switch {
-	case os.Getenv(soakEnv) != "":
-		return 1250 // 5,000 in four modes
-	case testing.Short():
-		return 15
-	}
-	return 60
-}
-
 // TestPowerLoss cuts the power of a node under load, at random operations of its
 // file system, also while syncs fail now and then, and starts another on what is
 // left: by the promise of its mode, nothing is missing that clients were told.
@@ -167,7 +147,7 @@ func TestPowerLoss(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			args := append([]string{"--durability", mode.name}, mode.args...)
-			wanted := losses(t)
+			wanted := often(t, "RL_TEST_LOSSES", 1250, 60, 15) // 1,250 in each of four modes are 5,000
 			var cuts, ops, deeds, refused int
 			for round := uint64(0); cuts < wanted; round++ {
 				g := newGrid(seed+round, 8*time.Millisecond)

@@ -137,7 +137,7 @@ func spawn(t testing.TB, dir string, args ...string) *process {
 }
 
 func serverArgs(dir string, args []string) []string {
-	return append([]string{"--port", "0", "--http-addr", "", "--dir", dir}, args...)
+	return append([]string{"--port", "0", "--http-addr", "", "--dir", dir, "--backup-dir", dir + "-backups"}, args...)
 }
 
 // launch starts a command that is a server on a directory.

@@ -87,7 +87,7 @@ func TestRefusedStarts(t *testing.T) {
 		t.Fatal("no tables", err)
 	}
 	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
-	const advice = "Restore the directory from a backup, or move it away to start with nothing remembered"
+	advice := `save what can be read with "rlserver repair ` + dir + ` NEWDIR"`
 	for _, c := range []struct {
 		what, name, want string
 		change           func([]byte) []byte

@@ -58,7 +58,7 @@ func startTest(t testing.TB, args []string) *testServer {
 	t.Helper()
 	s := &testServer{t: t, dir: t.TempDir(), clock: &fakeClock{}, log: &logText{}}
 	s.clock.ns.Store(testStart)
-	s.args = append([]string{"--port", "0", "--http-addr", "", "--dir", s.dir, "--durability", "shutdown"}, args...)
+	s.args = append([]string{"--port", "0", "--http-addr", "", "--dir", s.dir, "--durability", "shutdown", "--backup-dir", t.TempDir()}, args...)
 	s.up()
 	t.Cleanup(func() { s.down() })
 	return s

@@ -27,6 +27,7 @@ type subcommand struct {
 var tools = []subcommand{
 	{"check", "DIR", "look at all data in a directory and say what is damaged; changes nothing", runCheck},
 	{"repair", "DIR NEWDIR", "save what can be read of a damaged directory into a new one", runRepair},
+	{"backup", "NAME ...", "have the running server make a backup; ... as for the server", runBackup},
 }
 
 // runTool runs the tool that a command line names, if it does.
@@ -45,7 +46,7 @@ func runTool(args []string, stdout, stderr io.Writer) (code int, ran bool) {
 				return exitOK, true
 			}
 		}
-		if len(args) != len(strings.Fields(t.args)) {
+		if want := strings.Fields(t.args); len(args) != len(want) && (len(args) == 0 || want[len(want)-1] != "...") {
 			fmt.Fprintf(stderr, "rlserver %s: got %d arguments, expected %s\n", t.name, len(args), t.args)
 			return exitBadUsage, true
 		}

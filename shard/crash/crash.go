@@ -11,6 +11,7 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -18,13 +19,17 @@ import (
 	"github.com/rlserver/rlserver/shard"
 )
 
+// ErrPower is what a Disk returns when its power went by itself. The run then
+// goes on with Lose.
+var ErrPower = errors.New("the power went")
+
 // A Disk keeps a store's entries, and loses its power. It is driven by the run,
 // between calls.
 type Disk interface {
 	// Start makes a store of what is durable. clock and maxTS are as in
 	// shard.Store.Loader; drain, if not 0, is for shard.Store.Drain before the load.
 	Start(c shard.Config, clock, maxTS, drain int64) (*shard.Store, error)
-	// Write goes on writing for a while.
+	// Write goes on writing for a while, or returns ErrPower.
 	Write(rng *rand.Rand) error
 	// Ask asks for a round to become durable soon.
 	Ask(round uint64)
@@ -32,7 +37,7 @@ type Disk interface {
 	Durable() uint64
 	// Lose is the power going. What was durable stays.
 	Lose(rng *rand.Rand) error
-	// Stop is a clean stop: everything is durable then.
+	// Stop is a clean stop: everything is durable then. Or it returns ErrPower.
 	Stop() error
 }
 
@@ -166,6 +171,26 @@ func (w *world) latest() int64 { return w.clock + w.o.Skew }
 
 // live is calls, and a stop that is clean now and then.
 func (w *world) live() error {
+	err := w.calls()
+	if err == nil && w.rng.IntN(8) == 0 {
+		w.unclean = false
+		err = w.disk.Stop()
+	} else if err == nil {
+		err = ErrPower
+	}
+	if err == ErrPower {
+		w.unclean = true
+		w.report.Crashes++
+		err = w.disk.Lose(w.rng)
+	}
+	if err != nil {
+		return err
+	}
+	return w.look()
+}
+
+// calls makes calls while the disk writes.
+func (w *world) calls() error {
 	for range w.o.Calls/2 + w.rng.IntN(w.o.Calls) {
 		w.pass()
 		w.call()
@@ -176,14 +201,11 @@ func (w *world) live() error {
 		}
 		w.answer()
 	}
-	if w.unclean = w.rng.IntN(8) != 0; w.unclean {
-		w.report.Crashes++
-		if err := w.disk.Lose(w.rng); err != nil {
-			return err
-		}
-	} else if err := w.disk.Stop(); err != nil {
-		return err
-	}
+	return nil
+}
+
+// look looks back on a life.
+func (w *world) look() error {
 	durable := w.disk.Durable()
 	w.answer()
 	w.report.Unanswered += int64(len(w.waiting))

@@ -71,7 +71,7 @@ func (w *world) makeLimits() error {
 			return err
 		}
 	}
-	for w.disk.Ask(round); w.disk.Durable() < round; {
+	for w.disk.Ask(round); w.disk.Durable() < round; { // nothing is lost before there is something
 		if err := w.disk.Write(w.rng); err != nil {
 			return err
 		}
