@@ -186,7 +186,7 @@ func (p *proc) flush() {
 
 // contentTime is up to when the store has all that was decided.
 func (p *proc) contentTime() Time {
-	if p.doors.Role == Leading {
+	if p.doors.Open {
 		return p.w.now
 	}
 	return p.contentAt
@@ -269,7 +269,12 @@ func (p *proc) tell(m Message) {
 	for len(p.queue) > 0 {
 		m := p.queue[0]
 		p.queue = p.queue[1:]
-		for _, e := range p.node.Step(p.w.now, m) {
+		taken, takes := p.takes(m)
+		effects := p.node.Step(p.w.now, m)
+		if takes {
+			p.contentAt = taken
+		}
+		for _, e := range effects {
 			p.do(e)
 		}
 		p.noteContent()
@@ -280,6 +285,21 @@ func (p *proc) tell(m Message) {
 		}
 	}
 	p.busy = false
+}
+
+// takes says whether a message completes what is taken of another node's content,
+// and up to when that is.
+func (p *proc) takes(m Message) (at Time, ok bool) {
+	r, ok := m.(Received)
+	if !ok || r.Frame.kind != typeWhole || p.byLink[r.Link] == nil {
+		return 0, false
+	}
+	l := p.node.links[r.Link]
+	if l == nil || !p.node.takesFrom(l) {
+		return 0, false
+	}
+	c := p.byLink[r.Link]
+	return c.ends[1-c.side(p)].p.contentTime(), true
 }
 
 func (p *proc) do(e Effect) {
@@ -308,8 +328,8 @@ func (p *proc) do(e Effect) {
 	case Cut:
 		p.cut(e)
 	case BeginWalk:
-		if head := (frameOf{p.node.replid, p.node.log.head()}); w.ledger.cutAt[head] == 0 {
-			w.ledger.cutAt[head] = w.now
+		if head := (frameOf{p.node.replid, p.node.log.head()}); head.replid != "" && w.ledger.cutAt[head] == 0 {
+			w.ledger.cutAt[head] = p.contentTime()
 		}
 		p.walks[e.Link] = &simWalk{walk: p.ship.Walk(), limits: p.store.Limits().Changes()}
 	case ReadChunk:
@@ -351,7 +371,7 @@ func (p *proc) cut(e Cut) {
 	if len(raw) == 0 {
 		number--
 	} else {
-		p.w.ledger.cutAt[frameOf{p.node.replid, e.Number}] = p.w.now
+		p.w.ledger.cutAt[frameOf{p.node.replid, e.Number}] = p.contentTime()
 	}
 	p.gate.Cut(r.Number, number)
 	p.queue = append(p.queue, RoundCut{raw})
@@ -387,7 +407,7 @@ func (p *proc) apply(e Apply) {
 
 // noteContent notes up to when the content is, after a step.
 func (p *proc) noteContent() {
-	if p.node.role == Leading || !p.node.whole || p.node.up.full != "" {
+	if p.node.role == Leading || !p.node.whole || p.node.up.full != "" || p.node.replid == "" {
 		return
 	}
 	if at, ok := p.w.ledger.cutAt[frameOf{p.node.replid, p.node.log.head()}]; ok {

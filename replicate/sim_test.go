@@ -66,7 +66,7 @@ func newWorld(seed uint64, f fault) *world {
 		k.setLimit(int64(1+w.rng.IntN(40)), int64(2+w.rng.IntN(20)))
 		c.keys = append(c.keys, k)
 	}
-	w.ledger = ledger{w: w, cutAt: map[frameOf]Time{}, begun: map[*proc]attempt{}}
+	w.ledger = ledger{w: w, cutAt: map[frameOf]Time{}, begun: map[*proc][]attempt{}}
 	for i := range w.nodes {
 		w.nodes[i] = newHost(w, i)
 	}
