@@ -2,6 +2,7 @@ package replicate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -156,7 +157,8 @@ func (n *Node) onAsked(m Asked) {
 func (n *Node) onQuestion(l *link) {
 	d := n.watch.doubt
 	leads := n.role == Leading && (d == nil || !d.start) || n.role == Promoting && !n.promo.start
-	if leads || n.depose != nil || n.role == Following && n.up.link != nil && n.up.synced {
+	led := n.role == Following && n.up.link != nil && n.up.synced && !strings.EqualFold(n.up.primary, l.peer.Addr)
+	if leads || led || n.depose != nil {
 		n.answerPull(l, flagLed)
 		return
 	}
