@@ -193,7 +193,7 @@ func (n *Node) onStart(m Start) {
 		n.lead.known[p.ID] = &replica{peer: p, counts: true, seen: n.now}
 	}
 	n.role = Leading
-	n.raise(n.term + 1)
+	n.term++
 	if len(n.lead.known) == 0 && !n.watch.watched() {
 		n.content.term = n.term
 		return
@@ -225,10 +225,13 @@ func (n *Node) touch() { n.touched = true }
 func (n *Node) asState() State {
 	s := State{
 		Term: n.term, Epoch: n.watch.epoch, Group: n.watch.group, Sentinels: n.watch.peers(), Replicas: n.lead.peers(),
-		Lead: n.content.term, Unclean: n.unclean, Behind: n.behind,
+		Unclean: n.unclean, Behind: n.behind,
 	}
-	if n.role == Following {
+	switch {
+	case n.role == Following:
 		s.Primary, s.Replicas = n.up.primary, n.kin
+	case n.promo == nil || n.promo.start:
+		s.Lead = n.content.term
 	}
 	return s
 }

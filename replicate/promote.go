@@ -162,9 +162,10 @@ func (n *Node) answered(l *link) {
 	n.tickPromotion()
 }
 
-// younger says whether another content has more than this node's.
+// younger says whether another content has more than this node's. Who has led and
+// was stopped cleanly has all of its lead, and no number any more.
 func (n *Node) younger(a *pulled) bool {
-	return !n.whole || a.lead > n.content.term || a.lead == n.content.term && a.head > n.log.head()
+	return !n.whole || a.lead > n.content.term || a.lead == n.content.term && a.head > n.log.head() && n.replid != ""
 }
 
 // take asks for all that the node has whose content is the youngest, if it is

@@ -311,8 +311,10 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		seeds = 40
 	}
-	if os.Getenv("RLSERVER_SOAK") != "" {
-		seeds = 5000
+	if v := os.Getenv("RLSERVER_SOAK"); v != "" {
+		if seeds, _ = strconv.Atoi(v); seeds <= 1 {
+			seeds = 5000
+		}
 	}
 	first := uint64(1)
 	if v, err := strconv.ParseUint(os.Getenv("RLSERVER_SEED"), 10, 64); err == nil {

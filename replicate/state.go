@@ -18,8 +18,9 @@ type State struct {
 	// same primary, and Sentinels those that watch it, the id the first 8 hex digits
 	// of theirs.
 	Replicas, Sentinels []Peer
-	// Lead is the term of the lead that the content is of, 0 = not known. Unclean:
-	// it lacks what was decided before a crash; Behind: somebody else has led since.
+	// Lead is the term of the lead of which the content has everything, 0 = of none.
+	// Unclean: it lacks what was decided before a crash; Behind: somebody else has led
+	// since.
 	Lead            uint64
 	Unclean, Behind bool
 }
