@@ -79,6 +79,7 @@ type Node struct {
 	content       lead   // that the content is of
 	unclean       bool   // the content is of before a crash
 	behind        bool   // somebody else has led since, or was about to
+	stage         int    // stageMost
 	partial       bool   // this lead began with a part of the content
 	kin           []Peer // of a replica: the other nodes of the group
 	clockBase     int64
@@ -102,7 +103,7 @@ func New(c Config) *Node {
 	if c.RingBytes == 0 {
 		c.RingBytes = RingBytes
 	}
-	n := &Node{c: c, links: map[LinkID]*link{}}
+	n := &Node{c: c, links: map[LinkID]*link{}, stage: stageMost}
 	n.dialed = 1
 	n.log.most = c.RingBytes
 	n.lead.known = map[string]*replica{}

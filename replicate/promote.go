@@ -54,8 +54,8 @@ func (n *Node) promote(primary string) {
 	n.role = Promoting
 	n.touch()
 	n.shut()
-	n.raise(n.term + 1)
 	n.promo = &promotion{began: n.now, primary: primary, asked: map[LinkID]bool{}}
+	n.raise(n.term + 1)
 	n.note("is being promoted, in term %d", n.term)
 	n.up.settling = false
 	n.promo.fenced = primary == ""
@@ -141,6 +141,9 @@ func (n *Node) onPulled(l *link, f *frame) error {
 		n.answered(l)
 		return nil
 	}
+	if a.term >= n.term && p.start {
+		n.raise(a.term + 1)
+	}
 	p.fenced = p.fenced || a.flags&flagFenced != 0
 	switch {
 	case a.flags&flagOther == 0:
@@ -196,7 +199,7 @@ func (n *Node) takesFrom(l *link) bool {
 func (n *Node) onTakenChunk(_ *link, f *frame) error {
 	t := n.promo.taking
 	t.staged = append(t.staged, f.raw...)
-	if len(t.staged) < stageMost {
+	if len(t.staged) < n.stage {
 		return nil
 	}
 	return n.applyTaken(t)

@@ -113,6 +113,9 @@ func (h *host) start() {
 		NewID: func() string { w.ids++; return fmt.Sprintf("%040d", w.ids) },
 		Acks:  w.conf.acks, FenceAfter: w.conf.fenceAfter, RingBytes: w.conf.ringBytes,
 	})
+	if w.conf.ringBytes != 0 {
+		p.node.stage = 1000
+	}
 	h.proc = p
 	w.logf("n%d starts, clean %v, primary %q", h.id, h.clean || !h.everRan, state.Primary)
 	p.tell(Start{State: state, Clean: h.clean || !h.everRan, Clock: clock})
