@@ -115,6 +115,9 @@ func (n *Node) answerPull(l *link, flags byte) {
 	if n.whole && n.up.full == "" {
 		flags |= flagWhole
 	}
+	if n.all {
+		flags |= flagAll
+	}
 	l.pulled = &pulled{n.term, n.log.head(), n.content.term, n.replid, flags}
 	n.pump(l)
 }

@@ -265,7 +265,7 @@ func (n *Node) inStep() {
 		return
 	}
 	if n.content.term != n.up.lead.term || n.behind {
-		n.content, n.behind = n.up.lead, false
+		n.content, n.behind, n.all = n.up.lead, false, false
 		n.touch()
 	}
 }

@@ -48,7 +48,7 @@ const (
 	// might have decided up to now; with flagStale from who knows a term as high as the
 	// asker's, with flagLed from who leads or has a primary; with flagOther the history
 	// is another or goes not back far enough, and with flagWhole the asker may send
-	// typeFull.
+	// typeFull, with flagAll it is of who led and was stopped cleanly.
 	typePulled frameType = 7
 	// typeFull: the asker wants all that there is: chunks and typeWhole.
 	typeFull frameType = 8
@@ -63,6 +63,7 @@ const (
 	flagSure   = 8
 	flagLed    = 16
 	flagWhole  = 32
+	flagAll    = 64
 )
 
 const (

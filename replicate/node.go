@@ -77,6 +77,7 @@ type Node struct {
 	log           ring
 	whole         bool   // the store is the content of one moment: at log.head, of this history
 	content       lead   // that the content is of
+	all           bool   // it led then and was stopped cleanly: it has all of that lead, and no number any more
 	unclean       bool   // the content is of before a crash
 	behind        bool   // somebody else has led since, or was about to
 	stage         int    // stageMost
@@ -202,7 +203,7 @@ func (n *Node) onStart(m Start) {
 	// Somebody may have been promoted meanwhile.
 	n.unclean = !m.Clean || m.State.Unclean
 	if !n.unclean {
-		n.content.term = m.State.Lead
+		n.content.term, n.all = m.State.Lead, m.State.Lead > 0
 	}
 	n.doubt()
 	n.watch.doubt.start, n.watch.doubt.heard = true, map[string]bool{}

@@ -1,6 +1,7 @@
 package replicate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,11 @@ type found struct {
 	pulled
 	staged []byte // chunks that are not applied yet
 	begun  bool   // the store is of this content, in part
+}
+
+// compare orders contents by their age, the youngest last.
+func (f *found) compare(g *found) int {
+	return cmp.Or(cmp.Compare(f.lead, g.lead), cmp.Compare(f.flags&flagAll, g.flags&flagAll), cmp.Compare(f.head, g.head))
 }
 
 // stageMost is how much of another node's content is kept until it has come
@@ -165,10 +171,12 @@ func (n *Node) answered(l *link) {
 	n.tickPromotion()
 }
 
-// younger says whether another content has more than this node's. Who has led and
-// was stopped cleanly has all of its lead, and no number any more.
+// younger says whether another content has more than this node's.
 func (n *Node) younger(a *pulled) bool {
-	return !n.whole || a.lead > n.content.term || a.lead == n.content.term && a.head > n.log.head() && n.replid != ""
+	if !n.whole || a.lead != n.content.term {
+		return !n.whole || a.lead > n.content.term
+	}
+	return !n.all && (a.flags&flagAll != 0 || a.head > n.log.head())
 }
 
 // take asks for all that the node has whose content is the youngest, if it is
@@ -177,7 +185,7 @@ func (n *Node) take() bool {
 	p := n.promo
 	var best *found
 	for _, f := range p.found {
-		if n.younger(&f.pulled) && (best == nil || f.lead > best.lead || f.lead == best.lead && f.head > best.head) {
+		if n.younger(&f.pulled) && (best == nil || f.compare(best) > 0) {
 			best = f
 		}
 	}
@@ -249,7 +257,7 @@ func (n *Node) onTakenWhole(l *link, f *frame) error {
 	if err := n.applyTaken(t); err != nil {
 		return err
 	}
-	n.whole, n.content.term, n.unclean = true, t.lead, false
+	n.whole, n.content.term, n.unclean, n.all = true, t.lead, false, false
 	n.touch()
 	p.taking, p.found = nil, nil
 	p.last, p.took = t.flags&flagSure != 0, true
@@ -375,6 +383,6 @@ func (n *Node) beginLead() {
 	n.dropTakers()
 	n.lead.alone, n.lead.release = n.now, n.log.head()
 	n.content = lead{n.term, n.log.head()}
-	n.unclean, n.behind = false, false
+	n.unclean, n.behind, n.all = false, false, false
 	n.touch()
 }

@@ -328,6 +328,9 @@ func TestSimulation(t *testing.T) {
 		}
 		grants += len(w.ledger.grants)
 		opens += len(w.ledger.opens)
+		if done := seed + 1 - first; done%250 == 0 {
+			t.Logf("%d seeds done", done)
+		}
 	}
 	t.Logf("seeds %d to %d: %d grants, %d times a node began to decide", first, first+uint64(seeds)-1, grants, opens)
 	if opens < 2*seeds || grants < 100*seeds {

@@ -220,7 +220,7 @@ func makeFrame(what string, a args) ([]byte, error) {
 	return nil, fmt.Errorf("no frame %q", what)
 }
 
-var pulledFlags = []string{"fenced", "stale", "other", "sure", "led", "whole"}
+var pulledFlags = []string{"fenced", "stale", "other", "sure", "led", "whole", "all"}
 
 // tellFrame is makeFrame's reverse.
 func tellFrame(f *frame) string {
