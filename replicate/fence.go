@@ -44,6 +44,7 @@ type sentinel struct {
 type doubt struct {
 	since  Time
 	start  bool            // since the node was started: it may have missed anything
+	led    bool            // somebody else seemed to lead
 	asked  bool            // the others have been, and this node has what the youngest of them had
 	askAt  Time            // not before
 	heard  map[string]bool // who has answered then, by address

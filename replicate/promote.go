@@ -144,6 +144,10 @@ func (n *Node) onPulled(l *link, f *frame) error {
 		return nil
 	case a.flags&flagLed != 0:
 		p.led = true
+		if d := n.watch.doubt; d != nil && !d.led {
+			d.led = true
+			n.warn("%s leads, or follows who does: this node waits to be told whom to follow", l.peer.Addr)
+		}
 		n.answered(l)
 		return nil
 	}

@@ -105,6 +105,9 @@ func (h *host) start() {
 		if state, err = ParseState(h.state); err != nil {
 			panic(err)
 		}
+		if w.conf.fault == forgetUnclean && state.Unclean {
+			state.Unclean, state.Lead = false, state.Term
+		}
 	} else if h.id > 0 {
 		state.Primary = nodeAddr(0)
 	}
@@ -311,6 +314,10 @@ func (p *proc) do(e Effect) {
 	case Send:
 		if c := p.byLink[e.Link]; c != nil {
 			if w.conf.fault == noFence && len(e.Raw) > frameHead && e.Raw[4] == byte(typePull) && e.Raw[6] == wireVersion {
+				return
+			}
+			if w.conf.fault == noTake && e.Raw[4] == byte(typeFull) && e.Raw[6] == wireVersion {
+				p.queue = append(p.queue, Closed{Link: e.Link})
 				return
 			}
 			c.write(c.side(p), e.Raw, false)
