@@ -154,7 +154,7 @@ func (n *Node) onPulled(l *link, f *frame) error {
 	if a.term >= n.term && p.start {
 		n.raise(a.term + 1)
 	}
-	p.fenced = p.fenced || a.flags&flagFenced != 0
+	p.fenced = p.fenced || a.flags&flagFenced != 0 || l.peer.Addr == p.primary
 	switch {
 	case a.flags&flagOther == 0:
 		n.content.term = max(n.content.term, a.lead)
