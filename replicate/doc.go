@@ -75,9 +75,9 @@
 // them, or dials it, before it decides. The primary closes its doors, sends its last
 // frames and the end; when that has come the replica opens, having everything. If no
 // answer comes within 500 ms, it opens if it had heard nothing from the primary for
-// fence-after before it was promoted, and otherwise 4 s after the last word, when
-// Sentinel's switch has reached the primary or the lease is over. What Sentinel
-// does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
+// fence-after before it was promoted, and otherwise 4 s after the last word (or after
+// it was promoted, if it has never heard this primary), when Sentinel's switch has
+// reached the primary or the lease is over. What Sentinel does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
 //
 // # Why nothing acknowledged is lost
 //

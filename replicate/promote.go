@@ -333,6 +333,8 @@ func (n *Node) tickPromotion() {
 		n.endAsking()
 		return
 	case p.fenced:
+	case n.up.heard == 0 && n.now-p.began < unfencedWait:
+		return // it never heard the primary, so that its silence says nothing
 	case n.up.heard != 0 && p.began-n.up.heard < n.c.FenceAfter && n.now-n.up.heard < unfencedWait:
 		return
 	}

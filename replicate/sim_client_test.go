@@ -296,6 +296,10 @@ func (l *ledger) opened(p *proc) {
 		}
 	}
 	l.opens = append(l.opens, o)
+	if p.node.replid != "" {
+		// What is lost is told of this opening, not of those who have the same content.
+		l.cutAt[frameOf{p.node.replid, p.node.log.head()}] = w.now
+	}
 }
 
 // overlap says which two nodes decided at the same time, if any.
