@@ -25,7 +25,9 @@
 //
 // Asynchronous (repl-ack 0): when a primary is lost, a key may be granted once
 // more what it was granted in the lag, the age of the last frame that the promoted
-// node has: at most burst + rate × lag.
+// node has: at most burst + rate × lag. A node that is started judges what is on its
+// disk by its machine's clock: by what that is behind the one it had by more than
+// max-clock-skew, rate × that is granted once more.
 //
 // repl-ack 1, majority and all: nothing answered is lost if one node that has it can
 // be reached, both ways and within 500 ms, by the one that is promoted, from the

@@ -95,9 +95,14 @@ func (n *Node) onAttach(m Attach) {
 		refuse("ERR too many replicas")
 		return
 	}
-	if m.Term > n.term {
-		// Who was asked by a node that then did not become the primary.
+	if m.Term > n.term || m.Term == n.term && !n.continues(m.Replid, m.Offset) {
+		// It was asked by a node that then did not become the primary, or knows of a
+		// lead that this node does not. What it acknowledges is to be younger.
 		n.raise(m.Term + 1)
+		if d := n.watch.doubt; d == nil || !d.start {
+			n.content = lead{n.term, n.log.head()}
+			n.touch()
+		}
 	}
 	if !n.feed {
 		n.feedOn(true)

@@ -35,7 +35,7 @@ type reply struct {
 
 // A grant is a positive answer that has left.
 type grant struct {
-	acked     [simNodes]bool // all who had to, if all had to
+	acked     [simNodes]*proc // all who had to, if all had to, and run still
 	key, cost int64
 	at, left  Time  // of the decision, and of the last byte
 	clock     int64 // of the decision, ms
@@ -169,8 +169,9 @@ func (p *proc) tryLeave(r *reply) {
 	r.left = w.now
 	if w.conf.acks == AckAll {
 		for i, h := range w.nodes {
-			x := p.node.lead.known[h.peer().ID]
-			r.acked[i] = x != nil && x.counts
+			if x := p.node.lead.known[h.peer().ID]; x != nil && x.counts && h.proc != nil && h.proc.began <= x.seen {
+				r.acked[i] = h.proc
+			}
 		}
 	}
 	w.ledger.granted(r.grant)
@@ -210,11 +211,13 @@ type ledger struct {
 // An opening is a node that begins to decide with content from elsewhere.
 type opening struct {
 	node      int
+	proc      *proc
 	term      uint64
 	at        Time
 	contentAt Time
-	partial   bool // the content is not whole: nothing is promised but what others had
-	disk      bool // it is from the disk: the same
+	setBack   int64 // ms that the content lost when it was loaded by a machine whose clock was behind
+	partial   bool  // the content is not whole: nothing is promised but what others had
+	disk      bool  // it is from the disk: the same
 	reachable []Time
 }
 
@@ -281,7 +284,8 @@ func (p *proc) setDoors(d Doors) {
 func (l *ledger) opened(p *proc) {
 	w := l.w
 	w.logf("n%d opens in term %d", p.host.id, p.node.term)
-	o := opening{node: p.host.id, term: p.node.term, at: w.now, contentAt: p.contentAt}
+	o := opening{node: p.host.id, proc: p, term: p.node.term, at: w.now, contentAt: p.contentAt, setBack: p.setBack}
+	p.setBack = 0
 	attempts := l.begun[p]
 	delete(l.begun, p)
 	o.partial = p.node.partial
@@ -343,6 +347,7 @@ func (l *ledger) over() string {
 				return why
 			}
 			o := &l.opens[i]
+			excused += (k.rate*o.setBack + 999) / 1000
 			lag := (o.at - o.contentAt).Milliseconds()
 			if o.partial {
 				excused += lost
@@ -390,7 +395,7 @@ func (l *ledger) lost(o *opening, key int64) (sum int64, why string) {
 		}
 		say := fmt.Sprintf("n%d opens in term %d at %.4f without a grant of n%d at %.4f, its content is of %.4f",
 			o.node, o.term, (o.at - simStart).Seconds(), g.node, (g.at - simStart).Seconds(), (o.contentAt - simStart).Seconds())
-		if g.acked[o.node] && !o.partial && !o.disk {
+		if g.acked[o.node] == o.proc && !o.partial {
 			return 0, say + ", though it had acked, as all had"
 		}
 		for _, have := range o.reachable {

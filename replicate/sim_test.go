@@ -361,5 +361,9 @@ func (w *world) tell() string {
 	for _, h := range w.nodes {
 		b.WriteString(h.summary() + "\n")
 	}
+	for _, o := range w.ledger.opens {
+		fmt.Fprintf(&b, "n%d began in term %d at %.4f with content of %.4f, part %v, disk %v\n",
+			o.node, o.term, (o.at - simStart).Seconds(), (o.contentAt - simStart).Seconds(), o.partial, o.disk)
+	}
 	return b.String()
 }
