@@ -131,5 +131,7 @@
 // A Sentinel quorum below a majority, SENTINEL FAILOVER while the replica and the
 // primary do not reach each other (the old primary stops when the switch is told to
 // it, a second or two later; the replica waits up to 4 s for that), and Sentinels
-// that are removed while others are cut off.
+// that are removed while others are cut off. Of the contents of two leads neither of
+// which, nor any replica that followed it, knew of the other, the one of the higher
+// term counts as the younger, whichever came later.
 package replicate
