@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -91,6 +90,7 @@ func startCluster(t *testing.T, o clusterOptions) *cluster {
 	for i := range 3 {
 		c.addSentinel(sentinel, o.net.of("sentinel", i))
 	}
+	began := time.Now()
 	c.within(clusterSlack+tiltFor, "the Sentinels know one another", func() bool {
 		for _, s := range c.sentinels {
 			text := talk(s.at, s.addr, "SENTINEL", "MASTER", "mymaster")
@@ -108,8 +108,9 @@ func startCluster(t *testing.T, o clusterOptions) *cluster {
 		}
 		return true
 	})
+	t.Logf("Sentinels and servers know one another after %.2f s", time.Since(began).Seconds())
 	c.load = startLoad(c)
-	c.within(clusterSlack, "the primary answers", func() bool { return c.load.answered(0, 0) })
+	c.leads(0)
 	return c
 }
 
@@ -225,6 +226,16 @@ func (c *cluster) leader(sentinel int) int {
 	return -1
 }
 
+// leads is the primary, by a Sentinel, once it has granted something in this stage.
+func (c *cluster) leads(sentinel int) (i int) {
+	c.t.Helper()
+	c.within(clusterSlack, "the primary answers", func() bool {
+		i = c.leader(sentinel)
+		return i >= 0 && c.load.answered(i, c.load.stage.Load())
+	})
+	return i
+}
+
 // A takeover is what was seen of one.
 type takeover struct {
 	old, now    int
@@ -268,11 +279,4 @@ func (c *cluster) settled(name string, o *takeover) (lost int) {
 	}
 	c.load.resume()
 	return lost
-}
-
-// resumes lets a stopped server go on. Nothing that it decided before may come.
-func (c *cluster) resumes(i int) (at time.Time) {
-	at = time.Now()
-	c.nodes[i].signal(syscall.SIGCONT)
-	return at
 }

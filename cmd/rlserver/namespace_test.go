@@ -103,15 +103,23 @@ func (n *network) of(kind string, number int) *namespace {
 	return s
 }
 
-// cut has all that goes from one namespace to another lost, mend undoes that.
-func (n *network) cut(from, to *namespace) {
-	n.t.Helper()
-	n.ip("-n", n.router, "rule", "add", "from", from.address, "to", to.address, "blackhole")
-}
+// cut has all that goes from one namespace to the others lost, mend undoes that.
+func (n *network) cut(from, to []*namespace)  { n.t.Helper(); n.rules("add", from, to) }
+func (n *network) mend(from, to []*namespace) { n.t.Helper(); n.rules("del", from, to) }
 
-func (n *network) mend(from, to *namespace) {
+func (n *network) rules(verb string, from, to []*namespace) {
 	n.t.Helper()
-	n.ip("-n", n.router, "rule", "del", "from", from.address, "to", to.address, "blackhole")
+	var b strings.Builder
+	for _, f := range from {
+		for _, t := range to {
+			fmt.Fprintf(&b, "rule %s from %s to %s blackhole\n", verb, f.address, t.address)
+		}
+	}
+	cmd := exec.Command("ip", "-n", n.router, "-batch", "-")
+	cmd.Stdin = strings.NewReader(b.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.t.Fatalf("ip rule %s: %v: %s", verb, err, out)
+	}
 }
 
 // ip is the address of a process there.
