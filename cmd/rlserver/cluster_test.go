@@ -71,6 +71,7 @@ func startCluster(t *testing.T, o clusterOptions) *cluster {
 	t.Helper()
 	sentinel := tool(t, "redis-sentinel")
 	c := &cluster{t: t, o: o}
+	t.TempDir() // so that the logs are there when they are shown
 	t.Cleanup(c.tell)
 	for i := range 3 {
 		n := &clusterNode{at: o.net.of("node", i)}
@@ -236,47 +237,69 @@ func (c *cluster) leads(sentinel int) (i int) {
 	return i
 }
 
-// A takeover is what was seen of one.
+// A takeover is what is seen of one server taking over from another, or of
+// several in a row: a stage of the test.
 type takeover struct {
-	old, now    int
-	began       time.Time
-	named       time.Duration // until a Sentinel named the new primary
-	first, last time.Duration // until the new one's first grant came, and until the old one was asked for its last
+	old, now int
+	began    time.Time
+	term     uint64        // before it began
+	named    time.Duration // until a Sentinel named another primary
+	last     time.Duration // until old was asked for the last that it granted
+	lost     int           // grants that the primary knows nothing of
+}
+
+// begins is the beginning of a stage: what is done from now on makes another
+// server the primary.
+func (c *cluster) begins() *takeover {
+	c.t.Helper()
+	old := c.leads(0)
+	return &takeover{old: old, now: -1, term: c.nodes[old].term(), began: time.Now()}
+}
+
+func (n *clusterNode) term() (term uint64) {
+	fmt.Sscan(n.info("rl_term"), &term)
+	return term
 }
 
 // takesOver waits until another server than old leads and answers.
-func (c *cluster) takesOver(old int, sentinel int, began time.Time) takeover {
+func (c *cluster) takesOver(o *takeover) {
 	c.t.Helper()
-	o := takeover{old: old, now: -1, began: began}
 	// It may begin with a Sentinel that does nothing for a while.
 	c.within(clusterSlack+2*tiltFor, "Sentinel names another primary", func() bool {
-		o.now = c.leader(sentinel)
-		return o.now >= 0 && o.now != old
+		o.now = c.leader(0)
+		return o.now >= 0 && o.now != o.old
 	})
-	o.named = time.Since(began)
-	stage := c.load.stage.Load()
-	c.within(clusterSlack, "it answers", func() bool { return c.load.answered(o.now, stage) })
-	return o
+	o.named = time.Since(o.began)
+	c.within(clusterSlack, "it answers", func() bool { return c.load.answered(o.now, c.load.stage.Load()) })
 }
 
-// settled is the end of a stage of the test, in which one server took over from
-// another: callers stop, and what they were granted is looked at. It returns how
-// many grants the new primary knows nothing of.
-func (c *cluster) settled(name string, o *takeover) (lost int) {
+// settled waits until all agree on a primary and are in step with it. Callers
+// stop then, and what they were granted is looked at.
+func (c *cluster) settled(name string, o *takeover) {
 	c.t.Helper()
+	took := c.within(2*clusterSlack+tiltFor, "two servers follow whom all Sentinels name", func() bool {
+		o.now = c.leader(0)
+		return o.now >= 0 && c.leader(1) == o.now && c.leader(2) == o.now && c.follow(o.now)
+	})
 	stage := c.load.pause()
 	lost, charged := c.load.missing(stage, c.nodes[o.now])
-	first, last, odd := c.load.handover(stage, o.old, o.now)
-	o.first, o.last = first.Sub(o.began), last.Sub(o.began)
-	granted := len(c.load.of(stage))
-	c.t.Logf("%s: Sentinel names the new primary after %.2f s; its first grant came after %.3f s, the old one was asked for its last after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
-		name, o.named.Seconds(), o.first.Seconds(), o.last.Seconds(), granted, lost, charged)
-	if last.After(first) {
-		c.t.Errorf("%s: both decided, for %v at least", name, last.Sub(first))
-	}
-	for _, g := range odd {
-		c.t.Errorf("%s: server %d decided too, %v after the beginning", name, g.node, g.sent.Sub(o.began))
+	all := c.load.of(stage)
+	o.lost, o.last = lost, lastOf(all, o.old).Sub(o.began)
+	gap, after := longestGap(all)
+	c.t.Logf("%s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
+		name, o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
+	if n, terms := turnsOf(all), c.nodes[o.now].term()-o.term; n > int(terms) {
+		c.t.Errorf("%s: servers decided in turns, %d times, though only %d terms have begun: two decided at the same time", name, n, terms)
 	}
 	c.load.resume()
-	return lost
+}
+
+// follow says whether all but one are replicas in step.
+func (c *cluster) follow(leader int) bool {
+	for i, n := range c.nodes {
+		if i != leader && (n.info("role") != "slave" || n.info("master_link_status") != "up") {
+			return false
+		}
+	}
+	return true
 }

@@ -163,22 +163,6 @@ func (l *clusterLoad) missing(stage int64, n *clusterNode) (lost, charged int) {
 	return lost, charged
 }
 
-// handover is the time of the new primary's first grant in a stage, and that at
-// which the old one was asked for its last. Nobody else may decide.
-func (l *clusterLoad) handover(stage int64, old, now int) (first, last time.Time, odd []grant) {
-	for _, g := range l.of(stage) {
-		switch {
-		case g.node == now && (first.IsZero() || g.got.Before(first)):
-			first = g.got
-		case g.node == old && g.sent.After(last):
-			last = g.sent
-		case g.node != now && g.node != old:
-			odd = append(odd, g)
-		}
-	}
-	return first, last, odd
-}
-
 // late are the grants of a server that came after a time.
 func (l *clusterLoad) late(node int, after time.Time) (late []grant) {
 	l.mu.Lock()
@@ -189,4 +173,45 @@ func (l *clusterLoad) late(node int, after time.Time) (late []grant) {
 		}
 	}
 	return late
+}
+
+// turnsOf is the least number of times that the lead must have gone from one
+// server to another, if one at a time made these grants.
+func turnsOf(all []grant) (n int) {
+	slices.SortFunc(all, func(a, b grant) int { return a.got.Compare(b.got) })
+	led := map[int]time.Time{} // until when, at the latest
+	for i, now := 0, -1; i < len(all); i++ {
+		g := all[i]
+		if g.node == now || led[g.node].After(g.sent) {
+			continue
+		}
+		if now >= 0 {
+			led[now] = g.got // it led until then, or the grant would not be another's
+			n++
+		}
+		now = g.node
+	}
+	return n
+}
+
+// lastOf is when a server was asked for the last that it granted.
+func lastOf(all []grant, node int) (last time.Time) {
+	for _, g := range all {
+		if g.node == node && g.sent.After(last) {
+			last = g.sent
+		}
+	}
+	return last
+}
+
+// longestGap is the longest time in which callers were granted nothing, and when
+// it began.
+func longestGap(all []grant) (gap time.Duration, from time.Time) {
+	slices.SortFunc(all, func(a, b grant) int { return a.got.Compare(b.got) })
+	for i := 1; i < len(all); i++ {
+		if d := all[i].got.Sub(all[i-1].got); d > gap {
+			gap, from = d, all[i-1].got
+		}
+	}
+	return gap, from
 }

@@ -27,10 +27,10 @@ const (
 // partition cuts the primary off: what it sends is lost, or what is sent to it.
 func (c *cluster) partition(name string, out, in bool) {
 	c.t.Helper()
-	old := c.leads(0)
+	o := c.begins()
 	var alone, others []*namespace
 	for i, n := range c.nodes {
-		if i == old {
+		if i == o.old {
 			alone = append(alone, n.at)
 		} else {
 			others = append(others, n.at)
@@ -39,7 +39,6 @@ func (c *cluster) partition(name string, out, in bool) {
 	for _, s := range c.sentinels {
 		others = append(others, s.at)
 	}
-	began := time.Now()
 	if out {
 		c.o.net.cut(alone, others)
 	}
@@ -47,22 +46,17 @@ func (c *cluster) partition(name string, out, in bool) {
 		c.o.net.cut(others, alone)
 	}
 	cut := time.Now()
-	o := c.takesOver(old, 0, began)
+	c.takesOver(o)
 	time.Sleep(time.Second)
-	mended := time.Now()
 	if out {
 		c.o.net.mend(alone, others)
 	}
 	if in {
 		c.o.net.mend(others, alone)
 	}
-	c.follows(old)
-	c.t.Logf("%s: the old primary follows %.2f s after the network is whole", name, time.Since(mended).Seconds())
-	lost := c.settled(name, &o)
-	if last := began.Add(o.last); last.After(cut.Add(fenceAfter + underWay)) {
+	c.settled(name, o)
+	if last := o.began.Add(o.last); last.After(cut.Add(fenceAfter + underWay)) {
 		c.t.Errorf("%s: the old primary decided %v after it was cut off", name, last.Sub(cut))
 	}
-	if most := len(c.load.late(old, began.Add(-underWay))); lost > most {
-		c.t.Errorf("%s: %d grants are lost, and the old primary made %d since shortly before it was cut off", name, lost, most)
-	}
+	o.losesAtMost(c.t, len(c.load.late(o.old, o.began.Add(-underWay))))
 }

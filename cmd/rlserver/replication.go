@@ -329,6 +329,20 @@ func (r *replication) Await(round uint64) error {
 	}
 }
 
+func (r *replication) Shipped(round uint64) (frame uint64, ok bool) {
+	if run := r.run.Load(); run != nil && round > 0 {
+		return run.Shipped(round)
+	}
+	return 0, true
+}
+
+func (r *replication) Having(frame uint64) int {
+	if run := r.run.Load(); run != nil {
+		return run.Having(frame)
+	}
+	return 0
+}
+
 func (r *replication) Notify(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +57,18 @@ func TestReplication(t *testing.T) {
 		t.Error("on the replica", got)
 	}
 	ca.do("RL.LIMIT", "SET", "n", "5:7")
-	until(t, "the named limit came", func() bool { return cb.do("RL.PEEK", "x", "@n").mark == '*' })
+	if got := cb.do("RL.PEEK", "x", "@n"); got.mark != '*' {
+		t.Error("the replica has not the named limit that the primary has answered", got)
+	}
+	ca.do("RL.LIMIT", "SET", "a", "adaptive:5..200:20")
+	before := cb.do("RL.PEEK", "x", "@a").ints()
+	ca.do("RL.FEEDBACK", "a", "THROTTLED", "5s")
+	if got := cb.do("RL.PEEK", "x", "@a").ints(); slices.Equal(got, before) {
+		t.Error("the replica has not what the primary has answered about feedback", got)
+	}
+	if got := cb.do("WAIT", "1", "0"); !strings.HasPrefix(got.text, "ERR WAIT cannot be used with replica instances") {
+		t.Error("WAIT on a replica", got)
+	}
 	for _, words := range [][]string{{"RL.ACQUIRE", "k", "1", "10"}, {"DEL", "k"}, {"FLUSHALL"}, {"RL.LIMIT", "SET", "n", "1:1"}} {
 		if got := cb.do(words...); got.text != "READONLY You can't write against a read only replica." {
 			t.Errorf("%v on a replica: %q", words, got.text)
@@ -115,4 +128,66 @@ func TestTooFewReplicas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWait: a client hears how many replicas have what it has changed.
+func TestWait(t *testing.T) {
+	a := startTest(t, nil)
+	c := dial(t, a.addr)
+	began := time.Now()
+	if got := c.do("WAIT", "1", "60"); got.text != "0" || time.Since(began) < 60*time.Millisecond {
+		t.Errorf("without replicas: %v after %v", got, time.Since(began))
+	}
+	for range 2 {
+		b := startTest(t, []string{"--replicaof", strings.Join(a.hostWords(), " ")})
+		cb := dial(t, b.addr)
+		until(t, "the replica is in step", func() bool { return cb.section("replication")["master_link_status"] == "up" })
+	}
+	// Another client goes on changing all the while.
+	busy, over := dial(t, a.addr), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				busy.do("RL.ACQUIRE", "busy", "1", "1000000")
+			}
+		}
+	}()
+	for range 20 {
+		c.do("RL.ACQUIRE", "k", "1", "100")
+		if got := c.do("WAIT", "2", "0"); got.text != "2" {
+			t.Fatal(got)
+		}
+	}
+	close(over)
+	<-done
+	for i, words := range [][]string{{"MULTI"}, {"RL.ACQUIRE", "k", "1", "100"}, {"WAIT", "9", "0"}, {"EXEC"}} {
+		if got := c.do(words...); i == 3 && (len(got.items) != 2 || got.items[1].mark != ':') {
+			t.Error("inside EXEC it does not wait", got)
+		}
+	}
+
+	// Who goes away while it waits is let go.
+	gone := dial(t, a.addr)
+	id := gone.do("CLIENT", "ID").text
+	io.WriteString(gone.nc, frame("WAIT", "9", "0"))
+	gone.nc.(*net.TCPConn).SetLinger(0)
+	gone.nc.Close()
+	until(t, "nobody waits any more", func() bool { return !strings.Contains(c.do("CLIENT", "LIST").text, "id="+id+" ") })
+}
+
+// TestFlushReaches: that all keys are gone is told though nothing else changes.
+func TestFlushReaches(t *testing.T) {
+	a := startTest(t, nil)
+	b := startTest(t, []string{"--replicaof", strings.Join(a.hostWords(), " ")})
+	ca, cb := dial(t, a.addr), dial(t, b.addr)
+	until(t, "the replica is in step", func() bool { return cb.section("replication")["master_link_status"] == "up" })
+	ca.do("RL.ACQUIRE", "k", "1", "10")
+	until(t, "the replica has the key", func() bool { return cb.do("DBSIZE").text == "1" })
+	ca.do("FLUSHALL")
+	until(t, "the replica has none", func() bool { return cb.do("DBSIZE").text == "0" })
 }
