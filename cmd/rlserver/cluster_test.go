@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -288,10 +289,23 @@ func (c *cluster) settled(name string, o *takeover) {
 	gap, after := longestGap(all)
 	c.t.Logf("%s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
 		name, o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
+	if most := clusterSlack + c.tilted(); gap > most {
+		c.t.Errorf("%s: no grant for %v, at most %v are expected", name, gap, most)
+	}
 	if n, terms := turnsOf(all), c.nodes[o.now].term()-o.term; n > int(terms) {
 		c.t.Errorf("%s: servers decided in turns, %d times, though only %d terms have begun: two decided at the same time", name, n, terms)
 	}
 	c.load.resume()
+}
+
+// tilted is how long Sentinels may have done nothing since they found themselves
+// late.
+func (c *cluster) tilted() (d time.Duration) {
+	for _, s := range c.sentinels {
+		text, _ := os.ReadFile(s.log)
+		d += tiltFor * time.Duration(bytes.Count(text, []byte("+tilt")))
+	}
+	return d
 }
 
 // follow says whether all but one are replicas in step.

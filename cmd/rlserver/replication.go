@@ -26,10 +26,9 @@ type replication struct {
 	run      atomic.Pointer[replicate.Runner] // nil until the data is loaded
 	path     string
 	id       string
-	addr     string // that this node announces
-	priority int
-	refuse   bool // a reply that replicas did not acknowledge in time is not sent
-	patience time.Duration
+	addr     string       // that this node announces
+	refuse   atomic.Bool  // a reply that replicas did not acknowledge in time is not sent
+	patience atomic.Int64 // how long they have, ns
 
 	mu      sync.Mutex
 	notify  func()
@@ -54,10 +53,33 @@ var errNoAcks = errors.New("too few replicas acknowledged a change within repl-a
 var ackModes = map[string]replicate.AckMode{"majority": replicate.AckMajority, "all": replicate.AckAll}
 
 func newReplication(n *node, v Values, feed *shard.Feed) *replication {
-	return &replication{
-		n: n, feed: feed, path: filepath.Join(v.Dir, roleFile), priority: v.ReplicaPriority,
-		refuse: v.ReplAckOnTimeout == "refuse", patience: v.ReplAckTimeout,
+	r := &replication{n: n, feed: feed, path: filepath.Join(v.Dir, roleFile)}
+	r.configure(v)
+	n.config.OnSet(func(v Values) error {
+		r.configure(v)
+		return nil
+	}, "repl-ack", "repl-ack-timeout", "repl-ack-on-timeout", "fence-after")
+	// Read when they are needed.
+	n.config.OnSet(func(Values) error { return nil }, "masteruser", "masterauth", "replica-priority")
+	return r
+}
+
+// configure puts the options in force that may change live.
+func (r *replication) configure(v Values) {
+	r.refuse.Store(v.ReplAckOnTimeout == "refuse")
+	r.patience.Store(int64(v.ReplAckTimeout))
+	if run := r.run.Load(); run != nil {
+		run.Do(replicate.Configure{Acks: ackMode(v), FenceAfter: v.FenceAfter})
 	}
+}
+
+// ackMode is repl-ack.
+func ackMode(v Values) replicate.AckMode {
+	if mode, ok := ackModes[v.ReplAck]; ok {
+		return mode
+	}
+	k, _ := strconv.Atoi(v.ReplAck)
+	return replicate.AckMode(k)
 }
 
 // start begins to lead or to follow. The data is loaded.
@@ -67,14 +89,9 @@ func (r *replication) start(v Values, clean bool) error {
 		return err
 	}
 	r.id, r.addr = id, announced(v, r.n.addrs)
-	acks, ok := ackModes[v.ReplAck]
-	if !ok {
-		k, _ := strconv.Atoi(v.ReplAck)
-		acks = replicate.AckMode(k)
-	}
 	run := replicate.NewRunner(replicate.Options{
 		Config: replicate.Config{
-			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: acks, FenceAfter: v.FenceAfter,
+			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: ackMode(v), FenceAfter: v.FenceAfter,
 		},
 		Store: r.n.store, Feed: r.feed, State: state, Clean: clean,
 		Now: sinceBoot, Clock: func() int64 { return r.n.clock.NowNs() / 1e6 }, SetClock: r.n.clock.setBase,
@@ -85,6 +102,7 @@ func (r *replication) start(v Values, clean bool) error {
 		},
 	})
 	r.run.Store(run)
+	r.configure(r.n.config.Values()) // it may have changed while the data was loaded
 	run.Notify(r.changed)
 	r.changed()
 	return nil
@@ -236,7 +254,7 @@ func (r *replication) Admit() (generation uint64, refusal string) {
 	switch {
 	case !open(d):
 		return 0, readOnly
-	case d.Short && r.refuse:
+	case d.Short && r.refuse.Load():
 		return 0, noReplicas
 	}
 	return d.Generation + 1, ""
@@ -275,7 +293,7 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if round <= r.given {
-		if r.refuse {
+		if r.refuse.Load() {
 			return true, errNoAcks
 		}
 		return true, nil
@@ -286,10 +304,13 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 	}
 	if !r.ticking {
 		r.ticking = true
-		time.AfterFunc(r.patience/4, r.expire)
+		time.AfterFunc(r.pace(), r.expire)
 	}
 	return false, nil
 }
+
+// pace is how often it is looked who has waited for long enough.
+func (r *replication) pace() time.Duration { return time.Duration(r.patience.Load()) / 4 }
 
 // expire gives up on rounds that were waited for long enough.
 func (r *replication) expire() {
@@ -299,7 +320,7 @@ func (r *replication) expire() {
 	for len(r.asked) > 0 {
 		a := r.asked[0]
 		if !run.Ready(a.round) {
-			if now.Sub(a.at) < r.patience {
+			if now.Sub(a.at) < time.Duration(r.patience.Load()) {
 				break
 			}
 			r.given, gave = a.round, true
@@ -308,12 +329,12 @@ func (r *replication) expire() {
 		r.asked = r.asked[1:]
 	}
 	if r.ticking = len(r.asked) > 0; r.ticking {
-		time.AfterFunc(r.patience/4, r.expire)
+		time.AfterFunc(r.pace(), r.expire)
 	}
 	late, f := r.late, r.notify
 	r.mu.Unlock()
 	if gave {
-		r.n.log.Warn(errNoAcks.Error(), "refused", r.refuse, "so_far", late)
+		r.n.log.Warn(errNoAcks.Error(), "refused", r.refuse.Load(), "so_far", late)
 		if f != nil {
 			f()
 		}

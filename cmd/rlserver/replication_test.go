@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -190,4 +191,67 @@ func TestFlushReaches(t *testing.T) {
 	until(t, "the replica has the key", func() bool { return cb.do("DBSIZE").text == "1" })
 	ca.do("FLUSHALL")
 	until(t, "the replica has none", func() bool { return cb.do("DBSIZE").text == "0" })
+}
+
+// TestLiveAcks: what replies wait for may change while the server runs, and the
+// metrics say what it is.
+func TestLiveAcks(t *testing.T) {
+	a := startTest(t, []string{"--http-addr", "127.0.0.1:0"})
+	c := dial(t, a.addr)
+	metric := func(name string) string {
+		t.Helper()
+		answer, err := http.Get("http://" + a.node.webAddr + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nrlserver_"+name+" ")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	acquire := func(want string) {
+		t.Helper()
+		if got := c.do("RL.ACQUIRE", "k", "1/1d", "100"); got.text != want {
+			t.Errorf("%q, want %q", got.text, want)
+		}
+	}
+	set := func(words ...string) {
+		t.Helper()
+		if got := c.do(append([]string{"CONFIG", "SET"}, words...)...); got.text != "OK" {
+			t.Error(words, got)
+		}
+	}
+	const decision = "5" // elements
+	acquire(decision)
+	set("repl-ack", "1", "repl-ack-on-timeout", "refuse")
+	acquire("NOREPLICAS Not enough good replicas to write.")
+	b := startTest(t, []string{"--replicaof", strings.Join(a.hostWords(), " ")})
+	until(t, "the replica is in step", func() bool { return metric("online_replicas") == "1" })
+	set("repl-ack-timeout", "30s", "repl-ack-on-timeout", "refuse")
+	acquire(decision)
+	set("repl-ack", "2", "repl-ack-timeout", "50ms", "repl-ack-on-timeout", "degrade")
+	began := time.Now()
+	acquire(decision)
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Error("answered without acks after", took)
+	}
+	if primary, needed, late := metric("primary"), metric("acks_needed"), metric("acks_timed_out_total"); primary != "1" || needed != "2" || late != "1" {
+		t.Error("primary, acks needed, timed out:", primary, needed, late)
+	}
+	if got := dial(t, b.addr).section("replication"); got["rl_term"] != metric("term") || got["slave_priority"] != "100" {
+		t.Error(got)
+	}
+	if got := dial(t, b.addr).do("CONFIG", "SET", "replica-priority", "7"); got.text != "OK" {
+		t.Error(got)
+	}
+	if got := dial(t, b.addr).section("replication"); got["slave_priority"] != "7" {
+		t.Error(got)
+	}
+	set("repl-ack", "0")
+	acquire(decision)
+	set("fence-after", "3s")
 }
