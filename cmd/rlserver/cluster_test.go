@@ -287,13 +287,13 @@ func (c *cluster) settled(name string, o *takeover) {
 	all := c.load.of(stage)
 	o.lost, o.last = lost, lastOf(all, o.old).Sub(o.began)
 	gap, after := longestGap(all)
-	c.t.Logf("%s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
-		name, o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
+	c.t.Logf("%s at %s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
+		name, o.began.Format("15:04:05.000"), o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
 	if most := clusterSlack + c.tilted(); gap > most {
-		c.t.Errorf("%s: no grant for %v, at most %v are expected", name, gap, most)
+		c.t.Fatalf("%s: no grant for %v, at most %v are expected", name, gap, most)
 	}
 	if n, terms := turnsOf(all), c.nodes[o.now].term()-o.term; n > int(terms) {
-		c.t.Errorf("%s: servers decided in turns, %d times, though only %d terms have begun: two decided at the same time", name, n, terms)
+		c.t.Fatalf("%s: servers decided in turns, %d times, though only %d terms have begun: two decided at the same time", name, n, terms)
 	}
 	c.load.resume()
 }

@@ -21,6 +21,7 @@ type Values struct {
 	TLSKeyFile       string
 	TLSCACertFile    string // empty: none
 	TLSAuthClients   string // yes, optional or no: see authClients
+	TLSReplication   bool   // other nodes are reached by TLS
 	UnixSocket       string // path; empty: none
 	UnixSocketPerm   int    // its mode; 0: what the umask leaves
 	Dir              string
@@ -99,6 +100,8 @@ var options = []option{
 		kind: optionalPath(func(v *Values) *string { return &v.TLSCACertFile })},
 	{name: "tls-auth-clients", def: "yes", help: "clients need a certificate, may have one, or are not asked",
 		kind: enum(func(v *Values) *string { return &v.TLSAuthClients }, "yes", "no", "optional")},
+	{name: "tls-replication", def: "no", help: "connect to the primary and other nodes by TLS, and name them tls-port for it",
+		kind: boolean(func(v *Values) *bool { return &v.TLSReplication })},
 	{name: "unixsocket", def: "", help: "path of a unix socket to listen on as well; empty: none",
 		kind: optionalPath(func(v *Values) *string { return &v.UnixSocket })},
 	{name: "unixsocketperm", def: "0", help: "its mode, such as 770; 0: what the umask leaves",

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,6 +31,7 @@ type replication struct {
 	addr     string       // that this node announces
 	refuse   atomic.Bool  // a reply that replicas did not acknowledge in time is not sent
 	patience atomic.Int64 // how long they have, ns
+	warned   atomic.Int64 // since boot, ns: no warning about TLS before
 
 	mu      sync.Mutex
 	notify  func()
@@ -46,6 +49,9 @@ type ackAsked struct {
 
 // roleFile is where the role is kept, in the data directory.
 const roleFile = "role"
+
+// warnEvery is the least time between two warnings about the same.
+const warnEvery = time.Minute
 
 var errNoAcks = errors.New("too few replicas acknowledged a change within repl-ack-timeout")
 
@@ -88,7 +94,7 @@ func (r *replication) start(v Values, clean bool) error {
 	if err != nil {
 		return err
 	}
-	r.id, r.addr = id, announced(v, r.n.addrs)
+	r.id, r.addr = id, announced(v, r.n.doors)
 	run := replicate.NewRunner(replicate.Options{
 		Config: replicate.Config{
 			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: ackMode(v), FenceAfter: v.FenceAfter,
@@ -96,6 +102,7 @@ func (r *replication) start(v Values, clean bool) error {
 		Store: r.n.store, Feed: r.feed, State: state, Clean: clean,
 		Now: sinceBoot, Clock: func() int64 { return r.n.clock.NowNs() / 1e6 }, SetClock: r.n.clock.setBase,
 		Save: r.save, CloseClients: func() { r.n.srv.CloseClients() }, Log: r.n.log,
+		Dial: r.dial,
 		Login: func() (string, string) {
 			v := r.n.config.Values()
 			return v.MasterUser, string(v.MasterAuth)
@@ -165,13 +172,34 @@ func (r *replication) save(s replicate.State) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// announced is the address at which others reach this node.
-func announced(v Values, addrs []string) string {
+// dial connects to another node.
+func (r *replication) dial(ctx context.Context, addr string) (net.Conn, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil || !r.n.config.Values().TLSReplication {
+		return nc, err
+	}
+	secure := tls.Client(nc, r.n.certs.toNode())
+	if err := secure.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		if now := sinceBoot(); time.Duration(r.warned.Load()) <= now {
+			r.warned.Store(int64(now + warnEvery))
+			r.n.log.Warn("no TLS with another node", "addr", addr, "err", err)
+		}
+		return nil, err
+	}
+	return secure, nil
+}
+
+// announced is the address at which others reach this node: the first of those
+// where TLS is spoken, or of those where it is not, if there is one.
+func announced(v Values, doors []door) string {
 	host, port := "", "0"
-	for _, a := range addrs {
-		if h, p, err := net.SplitHostPort(a); err == nil {
+	for _, d := range doors {
+		if h, p, err := net.SplitHostPort(d.Addr().String()); err == nil && (port == "0" || d.secure && v.TLSReplication) {
 			host, port = h, p
-			break
+			if d.secure == v.TLSReplication {
+				break
+			}
 		}
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {

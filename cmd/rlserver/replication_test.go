@@ -255,3 +255,39 @@ func TestLiveAcks(t *testing.T) {
 	acquire(decision)
 	set("fence-after", "3s")
 }
+
+// TestReplicationTLS: nodes reach one another by TLS, in both directions, and none
+// follows a primary that its authority does not know.
+func TestReplicationTLS(t *testing.T) {
+	yes := newAuthority(t)
+	begin := func(by *authority, args ...string) *secured {
+		s := &secured{authority: by, files: t.TempDir()}
+		s.write(by, "node")
+		port := freePort(t)
+		s.testServer = startTest(t, append(append(s.flags("yes"), "--port", freePort(t), "--tls-port", port, "--tls-replication", "yes"), args...))
+		s.tlsAddr = "127.0.0.1:" + port
+		return s
+	}
+	a := begin(yes)
+	_, port, _ := net.SplitHostPort(a.tlsAddr)
+	follow := []string{"--replicaof", "127.0.0.1 " + port}
+	b, stranger := begin(yes, follow...), begin(newAuthority(t), follow...)
+	ca, cb := dial(t, a.addr), dial(t, b.addr)
+	until(t, "the replica is in step", func() bool { return cb.section("replication")["master_link_status"] == "up" })
+	_, port, _ = net.SplitHostPort(b.tlsAddr)
+	if got := ca.section("replication")["slave0"]; !strings.Contains(got, "port="+port+",") {
+		t.Error("the replica announces not where it speaks TLS:", got)
+	}
+	ca.do("RL.ACQUIRE", "k", "1", "10")
+	cb.do("REPLICAOF", "NO", "ONE")
+	until(t, "the old primary follows", func() bool {
+		return dial(t, a.addr).section("replication")["master_link_status"] == "up"
+	})
+	if got := cb.do("RL.ACQUIRE", "k", "1", "10").ints(); len(got) != 5 || got[2] != 8 {
+		t.Error("on the new primary", got)
+	}
+	until(t, "it is said why", func() bool { return strings.Contains(stranger.log.String(), "unknown authority") })
+	if got := dial(t, stranger.addr).section("replication")["master_link_status"]; got != "down" {
+		t.Error("a node follows one that its authority does not know")
+	}
+}

@@ -110,6 +110,6 @@ func longCase(t *testing.T) {
 func (o *takeover) losesAtMost(t *testing.T, most int) {
 	t.Helper()
 	if o.lost > most {
-		t.Errorf("%d grants are lost, at most %d may be", o.lost, most)
+		t.Fatalf("%d grants are lost, at most %d may be", o.lost, most)
 	}
 }
