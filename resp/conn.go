@@ -66,7 +66,7 @@ func (c *conn) step() bool {
 		return false
 	case rest:
 		<-c.bell
-		return c.draining.Load() == 0
+		return c.draining.Load() == 0 && !c.abandons(presenceAt(c.nc), c.stopsReading(), time.Now())
 	case feedOn, feedLater: // the scheduler gives others their turn
 		return c.s.turn == nil || !c.abandons(presenceAt(c.nc), c.stopsReading(), time.Now())
 	}

@@ -68,7 +68,10 @@ func (c *sock) wake() {
 	c.loop.post(func() {
 		if c.state == resting && c.expect(syscall.EPOLL_CTL_ADD, syscall.EPOLLIN) {
 			c.state = reading
-			if c.sendPushed() {
+			switch {
+			case c.s.turn != nil && c.abandons(presenceOf(c.fd), c.until, time.Now()): // WAIT
+				c.close()
+			case c.sendPushed():
 				c.turn(c.in.buf)
 			}
 		}
