@@ -33,6 +33,7 @@ const (
 // when answered, in µs since the epoch, the key, and the first integer of the decision or what the driver says went wrong.
 type load struct {
 	Name      string   `json:"name"`
+	Password  string   `json:"password"`
 	Sentinels [][2]any `json:"sentinels"` // host, port
 	Keys      [][3]any `json:"keys"`      // key, rate, burst
 	Workers   int      `json:"workers"`
@@ -85,7 +86,7 @@ func (d *driver) since(after time.Time) (n int) {
 }
 
 func newLoad(tr *trio) load {
-	l := load{Name: masterName, Workers: workers, PauseMs: pause.Milliseconds(), TimeoutMs: callTimeout.Milliseconds()}
+	l := load{Name: masterName, Password: tr.password, Workers: workers, PauseMs: pause.Milliseconds(), TimeoutMs: callTimeout.Milliseconds()}
 	for _, s := range tr.sentinels {
 		host, port, _ := net.SplitHostPort(s)
 		n, _ := strconv.Atoi(port)
@@ -101,7 +102,7 @@ func newLoad(tr *trio) load {
 func askGo(tr *trio) *driver {
 	l := newLoad(tr)
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: l.Name, SentinelAddrs: tr.sentinels,
+		MasterName: l.Name, SentinelAddrs: tr.sentinels, Password: l.Password,
 		MaxRetries:  -1, // a retry might debit twice
 		DialTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout,
 	})
@@ -209,11 +210,12 @@ func TestFailover(t *testing.T) {
 		t.Skip("starts twelve servers for half a minute")
 	}
 	for _, mode := range []struct {
-		acks string
-		lag  time.Duration // age of what a replica may lack, at most: what is granted in it may be granted once more
-	}{{"0", time.Second}, {"all", 0}} {
+		acks     string
+		password string
+		lag      time.Duration // age of what a replica may lack, at most: what is granted in it may be granted once more
+	}{{"0", "", time.Second}, {"all", "a-long-password", 0}} {
 		t.Run("repl-ack "+mode.acks, func(t *testing.T) {
-			tr := startTrio(t, "--repl-ack", mode.acks, "--repl-ack-on-timeout", "refuse")
+			tr := startTrio(t, mode.password, "--repl-ack", mode.acks, "--repl-ack-on-timeout", "refuse")
 			drivers := []*driver{
 				askGo(tr),
 				ask(tr, "redis-py", ".tools/python/bin/python", "load.py"),

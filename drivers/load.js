@@ -9,6 +9,7 @@ const load = JSON.parse(process.argv[2]);
 const redis = new Redis({
   sentinels: load.sentinels.map(([host, port]) => ({ host, port })),
   name: load.name,
+  password: load.password || undefined,
   commandTimeout: load.timeout_ms,
   connectTimeout: load.timeout_ms,
   failoverDetector: true, // hear of a failover from the Sentinels, not from errors

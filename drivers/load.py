@@ -15,7 +15,12 @@ load = json.loads(sys.argv[1])
 sys.stdout.reconfigure(line_buffering=True)
 within = load["timeout_ms"] / 1000
 sentinel = Sentinel([tuple(address) for address in load["sentinels"]], socket_timeout=within)
-primary = sentinel.master_for(load["name"], socket_timeout=within, retry=None)  # a retry might debit twice
+primary = sentinel.master_for(
+    load["name"],
+    password=load["password"] or None,
+    socket_timeout=within,
+    retry=None,  # it might debit twice
+)
 ended = threading.Event()
 
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,9 +37,9 @@ const (
 const sentinelConf = `port %s
 bind 127.0.0.1
 dir %s
-sentinel monitor %s 127.0.0.1 %s 2
-sentinel down-after-milliseconds %s %d
-sentinel failover-timeout %s %d
+sentinel monitor mymaster 127.0.0.1 %s 2
+sentinel down-after-milliseconds mymaster %d
+sentinel failover-timeout mymaster %d
 `
 
 // built is the server, made by the first test that asks for it.
@@ -126,6 +127,7 @@ func (p *process) kill() {
 // A trio is three servers, the first of which leads, watched by three stock Sentinels.
 type trio struct {
 	t         *testing.T
+	password  string // of the servers; empty: none
 	nodes     []*process
 	sentinels []string
 }
@@ -149,9 +151,10 @@ func (tr *trio) server(args ...string) *process {
 	return p
 }
 
-func startTrio(t *testing.T, args ...string) *trio {
+func startTrio(t *testing.T, password string, args ...string) *trio {
 	t.Helper()
-	tr := &trio{t: t}
+	tr := &trio{t: t, password: password}
+	args = append(args, "--requirepass", password, "--masterauth", password)
 	first := tr.server(args...)
 	_, port, err := net.SplitHostPort(first.addr)
 	if err != nil {
@@ -166,6 +169,13 @@ func startTrio(t *testing.T, args ...string) *trio {
 	for range 3 {
 		tr.sentinel(port)
 	}
+	tr.met(first.addr)
+	return tr
+}
+
+// met waits until Sentinels, replicas and the primary know one another.
+func (tr *trio) met(primary string) {
+	tr.t.Helper()
 	for _, s := range tr.sentinels {
 		tr.within(startWithin, "the Sentinels know all", func() bool {
 			about := tr.ask(s, "SENTINEL", "MASTER", masterName)
@@ -173,15 +183,18 @@ func startTrio(t *testing.T, args ...string) *trio {
 		})
 	}
 	tr.within(startWithin, "the primary knows the Sentinels", func() bool {
-		return strings.Contains(tr.ask(first.addr, "INFO", "replication"), "rl_sentinels:3")
+		about := tr.ask(primary, "INFO", "replication")
+		return strings.Contains(about, "rl_sentinels:3") && strings.Count(about, "state=online") == 2
 	})
-	return tr
 }
 
 func (tr *trio) sentinel(primaryPort string) {
 	dir, port := tr.t.TempDir(), freePort(tr.t)
 	conf := filepath.Join(dir, "sentinel.conf")
-	text := fmt.Sprintf(sentinelConf, port, dir, masterName, primaryPort, masterName, downAfter.Milliseconds(), masterName, failoverTimeout.Milliseconds())
+	text := fmt.Sprintf(sentinelConf, port, dir, primaryPort, downAfter.Milliseconds(), failoverTimeout.Milliseconds())
+	if tr.password != "" {
+		text += "sentinel auth-pass mymaster " + tr.password + "\n"
+	}
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		tr.t.Fatal(err)
 	}
@@ -207,7 +220,11 @@ func (tr *trio) within(most time.Duration, what string, ok func() bool) time.Dur
 // ask sends one command on a connection of its own. The answer is as text, with a colon between the two of a pair; empty if
 // there is none.
 func (tr *trio) ask(addr string, words ...any) string {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, PoolSize: 1, DialTimeout: time.Second, ReadTimeout: time.Second, DialerRetries: 1})
+	password := tr.password
+	if slices.Contains(tr.sentinels, addr) {
+		password = ""
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr, Password: password, Protocol: 2, MaxRetries: -1, PoolSize: 1, DialTimeout: time.Second, ReadTimeout: time.Second, DialerRetries: 1})
 	defer rdb.Close()
 	v, err := rdb.Do(context.Background(), words...).Result()
 	if err != nil {
