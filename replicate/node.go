@@ -154,6 +154,8 @@ func (n *Node) Step(now Time, m Message) []Effect {
 		n.onHello(m)
 	case Contact:
 		n.onContact(m)
+	case Configure:
+		n.configure(m)
 	default:
 		panic(fmt.Sprintf("replicate: message %T", m))
 	}
