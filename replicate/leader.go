@@ -238,6 +238,8 @@ func (n *Node) cutAfresh() {
 func (n *Node) onRoundCut(m RoundCut) {
 	n.lead.done++
 	switch {
+	case n.role == Following:
+		// It only shows whether something has changed: the history has ended before.
 	case len(m.Raw) > maxRoundBytes:
 		n.warn("a frame of %d bytes is longer than one may be: all replicas are to sync anew", len(m.Raw))
 		n.beginHistory()
