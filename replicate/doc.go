@@ -67,7 +67,8 @@
 // has heard a majority of Sentinels again, and each known replica has answered a
 // beat sent since then: one that is promoted later says so to the primary first, on
 // that same link. If a replica does not answer, Sentinels must have been heard for
-// 5 s, and a majority of them must have named this node since (a Hello, every 2 s).
+// 5 s, and a majority of them must have named this node since (a Hello, every 2 s);
+// and the others are asked, as after a start, what they have of a lead in between.
 // A Hello of a higher epoch that names another node deposes at once. Every start of a primary that has had replicas or Sentinels is in doubt too, and waits
 // for a majority of Sentinels to name it; what it remembers of them is written behind,
 // so that no decision waits for a disk. No replica may take its content over until it

@@ -86,7 +86,7 @@ func (n *Node) onAttach(m Attach) {
 		refuse("LOADING this node was not stopped cleanly and does not know yet who leads")
 		return
 	case !n.admits(&m):
-		refuse("LOADING this node was started and does not know yet who leads")
+		refuse("LOADING this node does not know yet who leads")
 		return
 	case m.From.ID == n.c.Self.ID:
 		refuse("ERR a node cannot follow itself")
@@ -139,6 +139,9 @@ func (n *Node) onAttach(m Attach) {
 // before it was asked whether it has a younger one.
 func (n *Node) admits(m *Attach) bool {
 	d := n.watch.doubt
+	if d != nil && m.Term > n.term {
+		n.askFirst(d) // it has obeyed somebody else
+	}
 	switch {
 	case d == nil || !d.start:
 		return true

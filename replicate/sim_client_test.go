@@ -41,6 +41,7 @@ type grant struct {
 	clock     int64 // of the decision, ms
 	node      int
 	term      uint64
+	turn      int // which opening of all it is of
 	seq       int
 }
 
@@ -141,7 +142,7 @@ func (p *proc) acquire(key, cost int64) {
 	}
 	w.ledger.seq++
 	r := &reply{
-		grant: grant{key: key, cost: cost, at: w.now, clock: clock, node: p.host.id, term: p.node.term, seq: w.ledger.seq},
+		grant: grant{key: key, cost: cost, at: w.now, clock: clock, node: p.host.id, term: p.node.term, turn: p.turn, seq: w.ledger.seq},
 		gen:   d.Generation, round: round, gated: d.Acks > 0,
 	}
 	p.waits = append(p.waits, r)
@@ -300,6 +301,7 @@ func (l *ledger) opened(p *proc) {
 		}
 	}
 	l.opens = append(l.opens, o)
+	p.turn = len(l.opens)
 	if p.node.replid != "" {
 		// What is lost is told of this opening, not of those who have the same content.
 		l.cutAt[frameOf{p.node.replid, p.node.log.head()}] = w.now
@@ -309,15 +311,15 @@ func (l *ledger) opened(p *proc) {
 // overlap says which two nodes decided at the same time, if any.
 func (l *ledger) overlap() string {
 	type lead struct {
-		node        int
+		node, turn  int
 		term        uint64
 		first, last Time
 	}
 	var leads []lead
 	for _, g := range l.grants {
-		i := slices.IndexFunc(leads, func(x lead) bool { return x.node == g.node && x.term == g.term })
+		i := slices.IndexFunc(leads, func(x lead) bool { return x.turn == g.turn })
 		if i < 0 {
-			leads = append(leads, lead{g.node, g.term, g.at, g.left})
+			leads = append(leads, lead{g.node, g.turn, g.term, g.at, g.left})
 			continue
 		}
 		leads[i].first, leads[i].last = min(leads[i].first, g.at), max(leads[i].last, g.left)

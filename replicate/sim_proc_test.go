@@ -67,6 +67,7 @@ type proc struct {
 	contentAt Time // all that was decided before by who led then is in it
 	setBack   int64
 	began     Time
+	turn      int // of the opening it decides in
 }
 
 type simWalk struct {
