@@ -31,17 +31,21 @@
 //
 // repl-ack 1, majority and all: nothing answered is lost if one node that has it can
 // be reached, both ways and within 500 ms, by the one that is promoted, from the
-// beginning of its promotion to the end, and that node has not been started anew since,
-// or decided it itself and was stopped cleanly. repl-ack all, besides: nothing answered is lost if the one that is promoted is one
-// of those that acknowledged it, and has not been started anew since. Those are all that
-// had followed the primary in its lead, or its former primary before that; not a
-// former primary that has not come back: that is promoted only if no other replica can
-// be. All of this holds while replies are refused without acks (repl-ack-on-timeout
-// refuse), and not for a node that is promoted in the middle of a full sync, but for
-// what others have.
+// beginning of its promotion to the end, and that node has not been started anew
+// since, or decided it itself and was stopped cleanly.
 //
-// A primary that is started again, while nobody else is promoted, asks its group in
-// the same way before it decides: the same holds for it.
+// repl-ack all, besides: nothing answered is lost if the one that is promoted is one
+// of those that acknowledged it, and has not been started anew since. Those are all
+// that had followed the primary in its lead, or its former primary before that; not
+// a former primary that has not come back: that is promoted only if no other replica
+// can be.
+//
+// Both hold while replies are refused without acks (repl-ack-on-timeout refuse). Of a
+// node that is promoted in the middle of a full sync the first one does.
+//
+// A primary that is started again, or resumes after it was in doubt and not all its
+// replicas answer, asks its group in the same way before it decides: the same holds
+// for it.
 //
 // Planned failover: nothing is lost and nobody decides twice, if the replica that
 // is promoted has a link to the primary.
