@@ -246,6 +246,7 @@ type takeover struct {
 	term     uint64        // before it began
 	named    time.Duration // until a Sentinel named another primary
 	last     time.Duration // until old was asked for the last that it granted
+	gap      time.Duration // the longest in which nothing was granted
 	lost     int           // grants that the primary knows nothing of
 }
 
@@ -287,6 +288,7 @@ func (c *cluster) settled(name string, o *takeover) {
 	all := c.load.of(stage)
 	o.lost, o.last = lost, lastOf(all, o.old).Sub(o.began)
 	gap, after := longestGap(all)
+	o.gap = gap
 	c.t.Logf("%s at %s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
 		name, o.began.Format("15:04:05.000"), o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
 	if most := clusterSlack + c.tilted(); gap > most {

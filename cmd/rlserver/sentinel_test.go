@@ -42,6 +42,9 @@ func TestSentinelPlanned(t *testing.T) {
 		}
 		c.takesOver(o)
 		c.settled("planned", o)
+		if most := plannedGap + c.tilted(); o.gap > most {
+			t.Fatalf("no grant for %v, at most %v are expected", o.gap, most)
+		}
 		o.losesAtMost(t, 0)
 
 		o = c.begins()
@@ -96,6 +99,10 @@ func TestTurns(t *testing.T) {
 		}
 	}
 }
+
+// plannedGap is what a slow machine is allowed: less than a replica waits for that
+// could not tell the primary to stop.
+const plannedGap = 3500 * time.Millisecond
 
 // lostMost is what may be lost of a primary that is killed: what its callers can
 // be granted in 100 ms. Without --repl-ack a frame leaves 1 ms after a change.
