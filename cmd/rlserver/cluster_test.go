@@ -319,3 +319,13 @@ func (c *cluster) follow(leader int) bool {
 	}
 	return true
 }
+
+// set changes options of all servers.
+func (c *cluster) set(words ...string) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if got := talk(n.at, n.addr, append([]string{"CONFIG", "SET"}, words...)...); got != "OK" {
+			c.t.Fatalf("CONFIG SET %v: %q", words, got)
+		}
+	}
+}

@@ -16,7 +16,7 @@ func rounds(soak int) int {
 }
 
 // TestSentinelKilled has the primary killed under load. The others go on without
-// it; it comes back, follows, and decides nothing.
+// it; it comes back, follows, and decides nothing. With repl-ack 1 nothing is lost.
 func TestSentinelKilled(t *testing.T) {
 	longCase(t)
 	c := startCluster(t, clusterOptions{downAfter: time.Second, failoverTimeout: 3 * time.Second})
@@ -27,6 +27,15 @@ func TestSentinelKilled(t *testing.T) {
 		c.nodes[o.old].run(t, c.nodes[o.old].dir)
 		c.settled("killed", o)
 		o.losesAtMost(t, lostMost)
+
+		c.set("repl-ack", "1", "repl-ack-on-timeout", "refuse")
+		o = c.begins()
+		c.nodes[o.old].kill()
+		c.takesOver(o)
+		c.nodes[o.old].run(t, c.nodes[o.old].dir)
+		c.settled("killed, repl-ack 1", o)
+		o.losesAtMost(t, 0)
+		c.set("repl-ack", "0")
 	}
 }
 
