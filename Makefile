@@ -8,9 +8,10 @@ test: tools
 	go test ./...
 	cd bench && go vet ./... && go test ./...
 
-# What the tests run beside the server: a real Redis and its command line.
+# What the tests run beside the server: a real Redis, its Sentinel and its command
+# line, and what makes network namespaces.
 tools:
-	@for need in redis-server:redis-server redis-cli:redis-tools; do \
+	@for need in redis-server:redis-server redis-sentinel:redis-sentinel redis-cli:redis-tools ip:iproute2; do \
 		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
@@ -40,6 +41,7 @@ soak:
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run TestMaxMemory -timeout 20m -v
 	RLSERVER_SOAK=1 go test ./persist ./shard/crash -timeout 60m -v
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestKill|TestPowerLoss|TestFullDisk' -timeout 60m -v
+	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestSentinel|TestPartition' -timeout 60m -v
 
 # What attacks cost, beside a real Redis, into attack/results.md: five minutes.
 attack: tools
