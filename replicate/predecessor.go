@@ -15,10 +15,14 @@ type predecessor struct {
 // that finds itself late does nothing for 30 s.
 const namedLate = time.Minute
 
-// succeed notes that this node is promoted in the place of another.
-func (w *watching) succeed(now Time, addr string) {
-	w.past = predecessor{addr: addr, until: now + namedLate}
-	if w.names == addr {
+// succeed notes in whose place this node is about to be promoted.
+func (n *Node) succeed() {
+	if n.role != Following {
+		return
+	}
+	w := &n.watch
+	w.past = predecessor{addr: n.up.primary, until: n.now + namedLate}
+	if w.names == n.up.primary {
 		w.past.epoch = w.epoch
 	}
 }

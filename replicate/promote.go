@@ -23,7 +23,6 @@ func (n *Node) onLead() {
 	if n.role != Following {
 		return
 	}
-	n.watch.succeed(n.now, n.up.primary)
 	n.role = Promoting
 	n.touch()
 	n.shut()
