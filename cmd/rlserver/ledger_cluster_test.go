@@ -132,6 +132,11 @@ func (l *clusterLoad) answered(node int, stage int64) bool {
 	return slices.ContainsFunc(l.of(stage), func(g grant) bool { return g.node == node })
 }
 
+// since says whether anything that was asked after a time was granted.
+func (l *clusterLoad) since(at time.Time) bool {
+	return slices.ContainsFunc(l.of(l.stage.Load()), func(g grant) bool { return g.sent.After(at) })
+}
+
 // pause has callers stop, and returns the stage that is over.
 func (l *clusterLoad) pause() int64 {
 	l.idle.Store(true)

@@ -115,10 +115,31 @@ func (r *replication) start(v Values, clean bool) error {
 	return nil
 }
 
+// stop ends leading or following. No client is answered any more.
 func (r *replication) stop() {
 	if run := r.run.Load(); run != nil {
+		r.handOn(run)
 		run.Stop()
 	}
+}
+
+// handOnWithin is how long a server that stops waits for its replicas.
+const handOnWithin = time.Second
+
+// handOn waits until the replicas that are in step have all changes: one of them
+// may be promoted when this server has stopped.
+func (r *replication) handOn(run *replicate.Runner) {
+	round := r.n.store.Shipping()
+	if round == 0 {
+		return
+	}
+	for end := time.Now().Add(handOnWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		frame, ok := run.Shipped(round)
+		if ok && run.Having(frame) >= run.Having(0) {
+			return
+		}
+	}
+	r.n.log.Warn("stops before all replicas have the last changes")
 }
 
 func newHistoryID() string {

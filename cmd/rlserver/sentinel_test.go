@@ -82,6 +82,15 @@ func TestSentinelRestarted(t *testing.T) {
 		c.takesOver(o)
 		c.settled("killed and started", o)
 		o.losesAtMost(t, lostMost)
+
+		// Stopped in order, it is the primary again, or another one is by then.
+		o = c.begins()
+		c.nodes[o.old].stop()
+		c.nodes[o.old].run(t, c.nodes[o.old].dir)
+		ready := time.Now()
+		c.within(clusterSlack+2*tiltFor, "somebody answers again", func() bool { return c.load.since(ready) })
+		c.settled("stopped and started", o)
+		o.losesAtMost(t, 0)
 	}
 }
 
