@@ -19,7 +19,6 @@ type clusterLoad struct {
 	idle  atomic.Bool
 	done  chan struct{}
 	busy  sync.WaitGroup
-	turns sync.RWMutex // read-locked while a call is under way
 	mu    sync.Mutex
 	all   []grant
 }

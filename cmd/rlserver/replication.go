@@ -39,7 +39,7 @@ type replication struct {
 	latest  uint64     // round asked for
 	given   uint64     // round that was waited for long enough
 	late    uint64     // how often
-	ticking bool
+	look    *time.Timer // at who has waited for long enough; nil = nobody waits
 }
 
 type ackAsked struct {
@@ -74,6 +74,11 @@ func newReplication(n *node, v Values, feed *shard.Feed) *replication {
 func (r *replication) configure(v Values) {
 	r.refuse.Store(v.ReplAckOnTimeout == "refuse")
 	r.patience.Store(int64(v.ReplAckTimeout))
+	r.mu.Lock()
+	if r.look != nil {
+		r.look.Reset(r.pace())
+	}
+	r.mu.Unlock()
 	if run := r.run.Load(); run != nil {
 		run.Do(replicate.Configure{Acks: ackMode(v), FenceAfter: v.FenceAfter})
 	}
@@ -351,9 +356,8 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 		r.latest = round
 		r.asked = append(r.asked, ackAsked{round, time.Now()})
 	}
-	if !r.ticking {
-		r.ticking = true
-		time.AfterFunc(r.pace(), r.expire)
+	if r.look == nil {
+		r.look = time.AfterFunc(r.pace(), r.expire)
 	}
 	return false, nil
 }
@@ -377,8 +381,10 @@ func (r *replication) expire() {
 		}
 		r.asked = r.asked[1:]
 	}
-	if r.ticking = len(r.asked) > 0; r.ticking {
-		time.AfterFunc(r.pace(), r.expire)
+	if len(r.asked) > 0 {
+		r.look.Reset(r.pace())
+	} else {
+		r.look = nil
 	}
 	late, f := r.late, r.notify
 	r.mu.Unlock()
