@@ -324,10 +324,10 @@ func (r *replication) Holds(generation uint64) bool {
 }
 
 func (r *replication) Readable() string {
-	if run := r.run.Load(); run != nil && run.Doors().Whole {
-		return ""
+	if run := r.run.Load(); run != nil && !run.Doors().Whole {
+		return syncing
 	}
-	return syncing
+	return "" // while the data is loaded that says who may do what
 }
 
 func (r *replication) Alive() string {
