@@ -33,13 +33,13 @@ type replication struct {
 	patience atomic.Int64 // how long they have, ns
 	warned   atomic.Int64 // since boot, ns: no warning about TLS before
 
-	mu      sync.Mutex
-	notify  func()
-	asked   []ackAsked // replies that wait, by round
-	latest  uint64     // round asked for
-	given   uint64     // round that was waited for long enough
-	late    uint64     // how often
-	look    *time.Timer // at who has waited for long enough; nil = nobody waits
+	mu     sync.Mutex
+	notify func()
+	asked  []ackAsked  // replies that wait, by round
+	latest uint64      // round asked for
+	given  uint64      // round that was waited for long enough
+	late   uint64      // how often
+	look   *time.Timer // at who has waited for long enough; nil = nobody waits
 }
 
 type ackAsked struct {
