@@ -30,6 +30,7 @@ var rooms = map[string]room{
 	"observe":      {outside: []string{"github.com/prometheus/client_golang"}},
 	"resp":         {ours: []string{"engine", "shard"}, outside: []string{"github.com/tidwall/redcon"}},
 	"attack":       {}, // a peer: it knows what is on the wire and nothing of ours
+	"drivers":      {}, // likewise: a test alone, of drivers as users install them
 	"cmd/rlserver": {ours: []string{"engine", "shard", "persist", "observe", "replicate", "resp"}},
 }
 

@@ -176,6 +176,9 @@ func run(ctx context.Context, o options) (err error) {
 	if r.durable, err = b.measureDurability(ctx); err != nil {
 		return err
 	}
+	if r.replicated, err = b.measureReplication(ctx); err != nil {
+		return err
+	}
 	if r.size, err = b.measureSize(ctx); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (b *bench) needs(k kind) bool {
 		}
 	}
 	if k.name == "rlserver" {
-		for _, section := range []string{"size/rlserver", "durability/always", "durability/interval", "durability/reserve"} {
+		for _, section := range []string{"size/rlserver", "durability/always", "durability/interval", "durability/reserve", "replication/cpu", "replication/lag"} {
 			if b.options.only.MatchString(section) {
 				return true
 			}

@@ -21,16 +21,17 @@ var (
 
 // results is all a report is made of: nothing in it comes from an earlier run.
 type results struct {
-	options   options
-	machine   []string // lines "what: value"
-	kinds     []kind
-	cells     []*measured
-	memory    []footprint
-	admission []admission
-	durable   *durable
-	size      *sized
-	took      time.Duration
-	loadAtEnd string // load average; the run itself adds about 2
+	options    options
+	machine    []string // lines "what: value"
+	kinds      []kind
+	cells      []*measured
+	memory     []footprint
+	admission  []admission
+	durable    *durable
+	replicated *replicated
+	size       *sized
+	took       time.Duration
+	loadAtEnd  string // load average; the run itself adds about 2
 }
 
 func (r *results) markdown() string {
@@ -52,6 +53,7 @@ func (r *results) markdown() string {
 	r.writeMemory(&b)
 	r.writeAdmission(&b)
 	r.durable.write(&b)
+	r.replicated.write(&b)
 	r.size.write(&b)
 	r.writeMethod(&b)
 	return b.String()

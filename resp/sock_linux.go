@@ -17,6 +17,7 @@ const (
 	writing                  // room for its output; it is not read from meanwhile
 	gated                    // its round to be durable, or its time
 	resting                  // the end of a pause; it is not in the epoll set meanwhile
+	parting                  // its peer to end too, after its own end was said
 	gone                     // nothing: it is closed
 )
 
@@ -39,6 +40,7 @@ type sock struct {
 	writeBy time.Time // when out must be out
 	until   time.Time // a stopping server reads until then; zero = it does not stop
 	drained bool      // the last read of a stopping server was made
+	heard   bool      // a stopping server has heard something since
 }
 
 // start hands the socket to its loop.
@@ -150,6 +152,10 @@ func (c *sock) ready() {
 		c.flush()
 	case gated:
 		c.overhear()
+	case parting:
+		if n, errno := readFd(c.fd, c.loop.in); n <= 0 && errno != syscall.EAGAIN && errno != syscall.EINTR {
+			c.close()
+		}
 	}
 }
 
@@ -166,6 +172,7 @@ func (c *sock) read() {
 	switch {
 	case n > 0:
 		c.srv.counters.bytesIn.Add(uint64(n))
+		c.heard = !c.until.IsZero()
 		c.turn(area[:have+n])
 	case errno == syscall.EAGAIN || errno == syscall.EINTR:
 	default:
@@ -302,7 +309,7 @@ func (c *sock) deadline() time.Time {
 		return nearest(c.readBy(), c.until)
 	case writing:
 		return c.writeBy
-	case resting:
+	case resting, parting:
 		return c.until
 	}
 	return time.Time{}
@@ -313,7 +320,7 @@ func (c *sock) deadline() time.Time {
 func (c *sock) late() {
 	draining := c.state == reading && !c.until.IsZero() && !c.loop.now.Before(c.until)
 	if !draining {
-		if c.state != resting {
+		if c.state == reading || c.state == writing {
 			c.srv.counters.timeouts.Add(1)
 		}
 		c.close()
@@ -324,6 +331,17 @@ func (c *sock) late() {
 		c.read()
 	}
 	if c.state == reading {
-		c.close()
+		c.part()
 	}
+}
+
+// part ends the connection of a peer that may still be sending: see partFor.
+func (c *sock) part() {
+	if !c.heard || syscall.Shutdown(c.fd, syscall.SHUT_WR) != nil {
+		c.close()
+		return
+	}
+	c.in, c.state = inbox{}, parting
+	c.until = c.loop.now.Add(partFor)
+	c.loop.watch(c, c.until)
 }
