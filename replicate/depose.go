@@ -17,10 +17,10 @@ const (
 // A deposition is the end of this node's lead: the last round is cut, told to
 // those who are to have it, and then it follows another.
 type deposition struct {
-	to   string // address of who leads now
-	link *link  // of who asked, nil if nobody did
-	cut  uint64 // the last one
-	sure bool   // it might have decided up to now
+	to    string // address of who leads now
+	link  *link  // of who asked, nil if nobody did
+	cut   uint64 // the last one
+	flags byte   // of the answer to who asked
 }
 
 func (n *Node) onFollow(addr string) {
@@ -45,7 +45,14 @@ func (n *Node) abdicate(to string, by *link) {
 		return
 	}
 	n.shut()
-	n.depose = &deposition{to: to, link: by, cut: n.lead.done, sure: n.role == Leading && n.watch.doubt == nil}
+	n.depose = &deposition{to: to, link: by, cut: n.lead.done}
+	switch d := n.watch.doubt; {
+	case n.role != Leading || d != nil && d.start:
+	case d != nil:
+		n.depose.flags = flagFenced
+	default:
+		n.depose.flags = flagFenced | flagSure
+	}
 	if n.promo != nil {
 		n.dropAsked()
 		n.promo = nil
@@ -76,11 +83,7 @@ func (n *Node) endDeposition() {
 	n.depose = nil
 	if l := d.link; l != nil && n.links[l.id] == l {
 		n.retireLink(l)
-		flags := byte(flagFenced)
-		if d.sure {
-			flags |= flagSure
-		}
-		n.answerPull(l, flags)
+		n.answerPull(l, d.flags)
 	}
 	n.dropReplicas()
 	n.kin = n.lead.peers()

@@ -25,7 +25,9 @@
 //
 // Asynchronous (repl-ack 0): when a primary is lost, a key may be granted once
 // more what it was granted in the lag, the age of the last frame that the promoted
-// node has: at most burst + rate × lag.
+// node has: at most burst + rate × lag. A node that is started judges what is on its
+// disk by its machine's clock: by what that is behind the one it had by more than
+// max-clock-skew, rate × that is granted once more.
 //
 // repl-ack 1, majority and all: nothing answered is lost if one node that has it can
 // be reached, both ways and within 500 ms, by the one that is promoted, from the
@@ -65,7 +67,8 @@
 // has heard a majority of Sentinels again, and each known replica has answered a
 // beat sent since then: one that is promoted later says so to the primary first, on
 // that same link. If a replica does not answer, Sentinels must have been heard for
-// 5 s, and a majority of them must have named this node since (a Hello, every 2 s).
+// 5 s, and a majority of them must have named this node since (a Hello, every 2 s);
+// and the others are asked, as after a start, what they have of a lead in between.
 // A Hello of a higher epoch that names another node deposes at once. Every start of a primary that has had replicas or Sentinels is in doubt too, and waits
 // for a majority of Sentinels to name it; what it remembers of them is written behind,
 // so that no decision waits for a disk. No replica may take its content over until it
@@ -75,9 +78,9 @@
 // them, or dials it, before it decides. The primary closes its doors, sends its last
 // frames and the end; when that has come the replica opens, having everything. If no
 // answer comes within 500 ms, it opens if it had heard nothing from the primary for
-// fence-after before it was promoted, and otherwise 4 s after the last word, when
-// Sentinel's switch has reached the primary or the lease is over. What Sentinel
-// does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
+// fence-after before it was promoted, and otherwise 4 s after the last word (or after
+// it was promoted, if it has never heard this primary), when Sentinel's switch has
+// reached the primary or the lease is over. What Sentinel does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
 //
 // # Why nothing acknowledged is lost
 //
@@ -129,5 +132,7 @@
 // A Sentinel quorum below a majority, SENTINEL FAILOVER while the replica and the
 // primary do not reach each other (the old primary stops when the switch is told to
 // it, a second or two later; the replica waits up to 4 s for that), and Sentinels
-// that are removed while others are cut off.
+// that are removed while others are cut off. Of the contents of two leads neither of
+// which, nor any replica that followed it, knew of the other, the one of the higher
+// term counts as the younger, whichever came later.
 package replicate

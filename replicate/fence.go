@@ -145,9 +145,22 @@ func (n *Node) tryReopen() {
 		wait = startFence
 	}
 	named := !watched || n.watch.namedSince(d.since)
-	if n.allAnswer(d.since) && (named || !d.start) || named && n.now-d.steady >= wait {
+	switch all := n.allAnswer(d.since) && (named || !d.start); {
+	case !all && !(named && n.now-d.steady >= wait):
+	case !all && !d.start:
+		// Somebody may have been promoted, have decided, and be gone.
+		n.askFirst(d)
+	default:
 		n.endDoubt()
 		n.note("decides again, after %v", n.now-d.since)
+	}
+}
+
+// askFirst has the others asked, as after a start, before the doubt ends.
+func (n *Node) askFirst(d *doubt) {
+	if !d.start {
+		d.start, d.heard = true, map[string]bool{}
+		n.raise(n.term + 1)
 	}
 }
 

@@ -86,7 +86,7 @@ func (n *Node) onAttach(m Attach) {
 		refuse("LOADING this node was not stopped cleanly and does not know yet who leads")
 		return
 	case !n.admits(&m):
-		refuse("LOADING this node was started and does not know yet who leads")
+		refuse("LOADING this node does not know yet who leads")
 		return
 	case m.From.ID == n.c.Self.ID:
 		refuse("ERR a node cannot follow itself")
@@ -95,9 +95,14 @@ func (n *Node) onAttach(m Attach) {
 		refuse("ERR too many replicas")
 		return
 	}
-	if m.Term > n.term {
-		// Who was asked by a node that then did not become the primary.
+	if m.Term > n.term || m.Term == n.term && !n.continues(m.Replid, m.Offset) {
+		// It was asked by a node that then did not become the primary, or knows of a
+		// lead that this node does not. What it acknowledges is to be younger.
 		n.raise(m.Term + 1)
+		if d := n.watch.doubt; d == nil || !d.start {
+			n.content = lead{n.term, n.log.head()}
+			n.touch()
+		}
 	}
 	if !n.feed {
 		n.feedOn(true)
@@ -134,6 +139,9 @@ func (n *Node) onAttach(m Attach) {
 // before it was asked whether it has a younger one.
 func (n *Node) admits(m *Attach) bool {
 	d := n.watch.doubt
+	if d != nil && m.Term > n.term {
+		n.askFirst(d) // it has obeyed somebody else
+	}
 	switch {
 	case d == nil || !d.start:
 		return true
@@ -233,6 +241,8 @@ func (n *Node) cutAfresh() {
 func (n *Node) onRoundCut(m RoundCut) {
 	n.lead.done++
 	switch {
+	case n.role == Following:
+		// It only shows whether something has changed: the history has ended before.
 	case len(m.Raw) > maxRoundBytes:
 		n.warn("a frame of %d bytes is longer than one may be: all replicas are to sync anew", len(m.Raw))
 		n.beginHistory()

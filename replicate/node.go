@@ -265,10 +265,17 @@ func (n *Node) apply(e Apply) {
 // dropTakers ends the links on which all of the store is told to who is being
 // promoted: it is going to change.
 func (n *Node) dropTakers() {
-	for _, l := range n.sortedLinks() {
-		if l.kind == toAsker && (l.state == walking || l.state == reading) {
-			n.hangup(l)
+	takes := func(l *link) bool { return l.kind == toAsker && (l.state == walking || l.state == reading) }
+	for _, l := range n.links {
+		if !takes(l) {
+			continue
 		}
+		for _, l := range n.sortedLinks() {
+			if takes(l) {
+				n.hangup(l)
+			}
+		}
+		return
 	}
 }
 

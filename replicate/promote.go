@@ -22,6 +22,8 @@ type promotion struct {
 	primary string // who led until now
 	start   bool
 	asked   map[LinkID]bool
+	askedAt Time // last
+	again   int  // how often a node was asked again, since the link broke
 	found   []*found
 	taking  *found
 	fenced  bool // the primary decides no more
@@ -43,6 +45,9 @@ type found struct {
 func (f *found) compare(g *found) int {
 	return cmp.Or(cmp.Compare(f.lead, g.lead), cmp.Compare(f.flags&flagAll, g.flags&flagAll), cmp.Compare(f.head, g.head))
 }
+
+// maxAgain bounds promotion.again.
+const maxAgain = 8
 
 // stageMost is how much of another node's content is kept until it has come
 // whole. More is applied as it comes: if the link then ends a part is left.
@@ -66,7 +71,7 @@ func (n *Node) promote(primary string) {
 	n.up.settling = false
 	n.promo.fenced = primary == ""
 	if l := n.up.link; l != nil && n.up.synced {
-		n.promo.asked[l.id] = true
+		n.promo.asked[l.id], n.promo.askedAt = true, n.now
 		n.send(l, appendPull(nil, pull{n.term, n.c.Self}))
 	} else {
 		if l != nil {
@@ -117,7 +122,7 @@ func (n *Node) askPeer(addr string) {
 		term = 0
 	}
 	l := n.dial(toAsked, addr, "RL.PULL", replid, fmt.Sprint(n.log.head()), fmt.Sprint(term))
-	n.promo.asked[l.id] = true
+	n.promo.asked[l.id], n.promo.askedAt = true, n.now
 }
 
 func (n *Node) onAskedLine(l *link, text string) {
@@ -154,7 +159,7 @@ func (n *Node) onPulled(l *link, f *frame) error {
 	if a.term >= n.term && p.start {
 		n.raise(a.term + 1)
 	}
-	p.fenced = p.fenced || a.flags&flagFenced != 0
+	p.fenced = p.fenced || a.flags&flagFenced != 0 || l.peer.Addr == p.primary
 	switch {
 	case a.flags&flagOther == 0:
 		n.content.term = max(n.content.term, a.lead)
@@ -303,14 +308,19 @@ func (n *Node) askedGone(l *link, refused bool) {
 	if p == nil {
 		return
 	}
-	if n.takesFrom(l) {
-		p.taking = nil
-	}
 	p.found = slices.DeleteFunc(p.found, func(f *found) bool { return f.link == l })
 	if refused && l.peer.Addr == p.primary && p.asked[l.id] {
 		p.fenced = true // its process is gone, and starts in doubt
 	}
+	broke := p.asked[l.id] && n.now-p.began < pullWait || n.takesFrom(l)
 	delete(p.asked, l.id)
+	if n.takesFrom(l) {
+		p.taking = nil
+	}
+	if broke && !refused && p.again < maxAgain {
+		p.again++
+		n.askPeer(l.peer.Addr)
+	}
 	n.tickPromotion()
 }
 
@@ -325,7 +335,7 @@ func (n *Node) tickPromotion() {
 	case p.taking != nil:
 		return
 	case p.last:
-	case len(p.asked) > 0 && n.now-p.began < pullWait:
+	case len(p.asked) > 0 && n.now-p.askedAt < pullWait:
 		return
 	case n.take():
 		return
@@ -333,6 +343,8 @@ func (n *Node) tickPromotion() {
 		n.endAsking()
 		return
 	case p.fenced:
+	case n.up.heard == 0 && n.now-p.began < unfencedWait:
+		return // it never heard the primary, so that its silence says nothing
 	case n.up.heard != 0 && p.began-n.up.heard < n.c.FenceAfter && n.now-n.up.heard < unfencedWait:
 		return
 	}

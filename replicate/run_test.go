@@ -39,6 +39,11 @@ func (n *testNode) addr() string { return n.l.Addr().String() }
 
 func startTestNode(t *testing.T, id string, primary string, acks AckMode) *testNode {
 	t.Helper()
+	return startTestNodeAs(t, id, State{Primary: primary}, acks)
+}
+
+func startTestNodeAs(t *testing.T, id string, state State, acks AckMode) *testNode {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +59,7 @@ func startTestNode(t *testing.T, id string, primary string, acks AckMode) *testN
 			NewID: func() string { return fmt.Sprintf("%016x%024x", rand.Uint64(), rand.Uint64()) },
 			Acks:  acks, FenceAfter: FenceAfter,
 		},
-		Store: n.store, Feed: feed, State: State{Primary: primary}, Clean: true, Now: testNow,
+		Store: n.store, Feed: feed, State: state, Clean: true, Now: testNow,
 		Clock: n.clock, SetClock: n.base.Store,
 		Save: func(s State) error {
 			n.mu.Lock()
@@ -207,4 +212,27 @@ func TestRunner(t *testing.T) {
 	if b.saved.Primary != "" || b.saved.Term != 2 || len(b.saved.Replicas) != 2 {
 		t.Errorf("saved %+v", b.saved)
 	}
+}
+
+// TestRunnerTakes has a node promoted that has nothing: it takes all from a
+// replica of the primary, which hears of it from that replica only.
+func TestRunnerTakes(t *testing.T) {
+	a := startTestNode(t, "a", "", 0)
+	for i := range 3000 {
+		a.change(fmt.Sprint("old:", i), bucket(t, a.clock(), 1))
+	}
+	b := startTestNode(t, "b", a.addr(), 0)
+	eventually(t, "b follows", func() bool { return b.run.Status().Link })
+	c := startTestNodeAs(t, "c", State{Primary: "127.0.0.1:1", Replicas: []Peer{{"b", b.addr()}}}, 0)
+	if s := c.run.Status(); s.Priority(100) != 100+stalePriority || c.run.Doors().Whole {
+		t.Errorf("a replica that was started: %+v", s)
+	}
+	c.run.Do(Lead{})
+	eventually(t, "c leads", func() bool { return c.run.Doors().Open })
+	if a.run.Doors().Open || len(content(c.store)) != 3000 {
+		t.Errorf("c has %d entries; the old primary: %+v", len(content(c.store)), a.run.Doors())
+	}
+	eventually(t, "a follows c", func() bool { return a.run.Status().Link && a.run.Status().Primary == c.addr() })
+	c.change("new", bucket(t, c.clock(), 1))
+	eventually(t, "both have the same", func() bool { return reflect.DeepEqual(content(a.store), content(c.store)) })
 }

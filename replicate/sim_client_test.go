@@ -35,12 +35,13 @@ type reply struct {
 
 // A grant is a positive answer that has left.
 type grant struct {
-	acked     [simNodes]bool // all who had to, if all had to
+	acked     [simNodes]*proc // all who had to, if all had to, and run still
 	key, cost int64
 	at, left  Time  // of the decision, and of the last byte
 	clock     int64 // of the decision, ms
 	node      int
 	term      uint64
+	turn      int // which opening of all it is of
 	seq       int
 }
 
@@ -141,7 +142,7 @@ func (p *proc) acquire(key, cost int64) {
 	}
 	w.ledger.seq++
 	r := &reply{
-		grant: grant{key: key, cost: cost, at: w.now, clock: clock, node: p.host.id, term: p.node.term, seq: w.ledger.seq},
+		grant: grant{key: key, cost: cost, at: w.now, clock: clock, node: p.host.id, term: p.node.term, turn: p.turn, seq: w.ledger.seq},
 		gen:   d.Generation, round: round, gated: d.Acks > 0,
 	}
 	p.waits = append(p.waits, r)
@@ -169,8 +170,9 @@ func (p *proc) tryLeave(r *reply) {
 	r.left = w.now
 	if w.conf.acks == AckAll {
 		for i, h := range w.nodes {
-			x := p.node.lead.known[h.peer().ID]
-			r.acked[i] = x != nil && x.counts
+			if x := p.node.lead.known[h.peer().ID]; x != nil && x.counts && h.proc != nil && h.proc.began <= x.seen {
+				r.acked[i] = h.proc
+			}
 		}
 	}
 	w.ledger.granted(r.grant)
@@ -210,11 +212,13 @@ type ledger struct {
 // An opening is a node that begins to decide with content from elsewhere.
 type opening struct {
 	node      int
+	proc      *proc
 	term      uint64
 	at        Time
 	contentAt Time
-	partial   bool // the content is not whole: nothing is promised but what others had
-	disk      bool // it is from the disk: the same
+	setBack   int64 // ms that the content lost when it was loaded by a machine whose clock was behind
+	partial   bool  // the content is not whole: nothing is promised but what others had
+	disk      bool  // it is from the disk: the same
 	reachable []Time
 }
 
@@ -281,7 +285,8 @@ func (p *proc) setDoors(d Doors) {
 func (l *ledger) opened(p *proc) {
 	w := l.w
 	w.logf("n%d opens in term %d", p.host.id, p.node.term)
-	o := opening{node: p.host.id, term: p.node.term, at: w.now, contentAt: p.contentAt}
+	o := opening{node: p.host.id, proc: p, term: p.node.term, at: w.now, contentAt: p.contentAt, setBack: p.setBack}
+	p.setBack = 0
 	attempts := l.begun[p]
 	delete(l.begun, p)
 	o.partial = p.node.partial
@@ -296,20 +301,25 @@ func (l *ledger) opened(p *proc) {
 		}
 	}
 	l.opens = append(l.opens, o)
+	p.turn = len(l.opens)
+	if p.node.replid != "" {
+		// What is lost is told of this opening, not of those who have the same content.
+		l.cutAt[frameOf{p.node.replid, p.node.log.head()}] = w.now
+	}
 }
 
 // overlap says which two nodes decided at the same time, if any.
 func (l *ledger) overlap() string {
 	type lead struct {
-		node        int
+		node, turn  int
 		term        uint64
 		first, last Time
 	}
 	var leads []lead
 	for _, g := range l.grants {
-		i := slices.IndexFunc(leads, func(x lead) bool { return x.node == g.node && x.term == g.term })
+		i := slices.IndexFunc(leads, func(x lead) bool { return x.turn == g.turn })
 		if i < 0 {
-			leads = append(leads, lead{g.node, g.term, g.at, g.left})
+			leads = append(leads, lead{g.node, g.turn, g.term, g.at, g.left})
 			continue
 		}
 		leads[i].first, leads[i].last = min(leads[i].first, g.at), max(leads[i].last, g.left)
@@ -339,6 +349,7 @@ func (l *ledger) over() string {
 				return why
 			}
 			o := &l.opens[i]
+			excused += (k.rate*o.setBack + 999) / 1000
 			lag := (o.at - o.contentAt).Milliseconds()
 			if o.partial {
 				excused += lost
@@ -386,7 +397,7 @@ func (l *ledger) lost(o *opening, key int64) (sum int64, why string) {
 		}
 		say := fmt.Sprintf("n%d opens in term %d at %.4f without a grant of n%d at %.4f, its content is of %.4f",
 			o.node, o.term, (o.at - simStart).Seconds(), g.node, (g.at - simStart).Seconds(), (o.contentAt - simStart).Seconds())
-		if g.acked[o.node] && !o.partial && !o.disk {
+		if g.acked[o.node] == o.proc && !o.partial {
 			return 0, say + ", though it had acked, as all had"
 		}
 		for _, have := range o.reachable {

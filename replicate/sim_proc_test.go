@@ -32,7 +32,9 @@ type host struct {
 	state   string                  // as written
 	disk    map[string]shard.Change // what persist holds, by space and key
 	diskAt  Time                    // of the round written last
-	clean   bool                    // the last stop
+	clockAt int64                   // of the store then, ms
+	setBack int64
+	clean   bool // the last stop
 	everRan bool
 }
 
@@ -63,6 +65,9 @@ type proc struct {
 
 	// Where the store's content is from, for the oracles.
 	contentAt Time // all that was decided before by who led then is in it
+	setBack   int64
+	began     Time
+	turn      int // of the opening it decides in
 }
 
 type simWalk struct {
@@ -88,7 +93,7 @@ func (h *host) start() {
 	if err := p.store.Limits().Load(limits); err != nil {
 		panic(err)
 	}
-	load := p.store.Loader(clock, clock+1000)
+	load := p.store.Loader(clock, clock+simSkew)
 	for _, c := range entries {
 		if err := load.Add(c); err != nil {
 			panic(err)
@@ -97,7 +102,8 @@ func (h *host) start() {
 	if err := load.Flush(); err != nil {
 		panic(err)
 	}
-	p.contentAt = h.diskAt
+	p.contentAt, p.began = h.diskAt, w.now
+	p.setBack = h.setBack + max(h.clockAt-clock-simSkew, 0)
 	p.base = clock - w.now.Milliseconds()
 	state := State{}
 	if h.state != "" {
@@ -126,6 +132,9 @@ func (h *host) start() {
 	p.tick(w.between(0, simTick))
 	p.save()
 }
+
+// simSkew is max-clock-skew, ms.
+const simSkew = 1000
 
 const simTick = 5 * time.Millisecond
 
@@ -188,6 +197,7 @@ func (p *proc) flush() {
 		}
 	}
 	h.diskAt = min(p.w.now, p.contentTime())
+	h.clockAt, h.setBack = p.clock(), p.setBack
 }
 
 // contentTime is up to when the store has all that was decided.
@@ -275,10 +285,13 @@ func (p *proc) tell(m Message) {
 	for len(p.queue) > 0 {
 		m := p.queue[0]
 		p.queue = p.queue[1:]
-		taken, takes := p.takes(m)
+		from, takes := p.takes(m)
 		effects := p.node.Step(p.w.now, m)
+		if from != nil {
+			p.setBack = from.setBack
+		}
 		if takes {
-			p.contentAt = taken
+			p.contentAt = from.contentTime()
 		}
 		for _, e := range effects {
 			p.do(e)
@@ -293,19 +306,15 @@ func (p *proc) tell(m Message) {
 	p.busy = false
 }
 
-// takes says whether a message completes what is taken of another node's content,
-// and up to when that is.
-func (p *proc) takes(m Message) (at Time, ok bool) {
+// takes says whose content a message completes, if it does, and whether it is
+// taken for a promotion.
+func (p *proc) takes(m Message) (from *proc, promoted bool) {
 	r, ok := m.(Received)
-	if !ok || r.Frame.kind != typeWhole || p.byLink[r.Link] == nil {
-		return 0, false
-	}
-	l := p.node.links[r.Link]
-	if l == nil || !p.node.takesFrom(l) {
-		return 0, false
-	}
 	c := p.byLink[r.Link]
-	return c.ends[1-c.side(p)].p.contentTime(), true
+	if !ok || r.Frame.kind != typeWhole || c == nil || p.node.links[r.Link] == nil {
+		return nil, false
+	}
+	return c.ends[1-c.side(p)].p, p.node.takesFrom(p.node.links[r.Link])
 }
 
 func (p *proc) do(e Effect) {

@@ -23,15 +23,15 @@ const (
 type fault byte
 
 const (
-	noFault      fault = iota
-	noFence            // no lease, no pull to the primary, no ear for hellos
-	ackEarly           // a replica acks before it applies
-	ownClock           // a replica drops by its own clock
-	noPull             // a promoted node does not ask its siblings
-	noGateLease        // a reply leaves without a second look at the doors
-	crossHistory       // partial resync whatever the history
-	noTake             // a promoted node takes frames that follow on its own only
-	forgetUnclean      // a clean stop hides the crash before it
+	noFault       fault = iota
+	noFence             // no lease, no pull to the primary, no ear for hellos
+	ackEarly            // a replica acks before it applies
+	ownClock            // a replica drops by its own clock
+	noPull              // a promoted node does not ask its siblings
+	noGateLease         // a reply leaves without a second look at the doors
+	crossHistory        // partial resync whatever the history
+	noTake              // a promoted node takes frames that follow on its own only
+	forgetUnclean       // a clean stop hides the crash before it
 )
 
 // A scenario is what a seed makes of a run.
@@ -313,13 +313,16 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	for _, seed := range simFound {
+		if testing.Short() && seed%2 == 0 {
+			continue
+		}
 		if why := newWorld(seed, noFault).run(); why != "" {
 			t.Errorf("seed %d: %s", seed, why)
 		}
 	}
 	seeds := 300
 	if testing.Short() {
-		seeds = 40
+		seeds = 25
 	}
 	if v := os.Getenv("RLSERVER_SOAK"); v != "" {
 		if seeds, _ = strconv.Atoi(v); seeds <= 1 {
@@ -357,6 +360,10 @@ func (w *world) tell() string {
 	}
 	for _, h := range w.nodes {
 		b.WriteString(h.summary() + "\n")
+	}
+	for _, o := range w.ledger.opens {
+		fmt.Fprintf(&b, "n%d began in term %d at %.4f with content of %.4f, part %v, disk %v\n",
+			o.node, o.term, (o.at - simStart).Seconds(), (o.contentAt - simStart).Seconds(), o.partial, o.disk)
 	}
 	return b.String()
 }

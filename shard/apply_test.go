@@ -82,7 +82,7 @@ func applyFollows(t *testing.T, promise Promise) {
 			value, reset := bucketValue(t, clock, int64(1+rnd.IntN(100)))
 			tx.Put(key, 1, value, reset)
 		}
-		if (tx.Shipped() == 0) != (off || !tx.Changed()) {
+		if (tx.Shipped() == 0) != (off || !tx.changed) {
 			t.Fatalf("shipped in round %d, off is %v", tx.Shipped(), off)
 		}
 		tx.Unlock()
