@@ -13,7 +13,7 @@ test: tools
 tools: drivers/.tools/python/done drivers/.tools/node/done
 
 packages:
-	@for need in redis-server:redis-server redis-sentinel:redis-sentinel redis-cli:redis-tools python3:python3 node:nodejs npm:npm; do \
+	@for need in redis-server:redis-server redis-sentinel:redis-sentinel redis-cli:redis-tools python3:python3 node:nodejs npm:npm ip:iproute2; do \
 		command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	python3 -c 'import venv, ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
@@ -56,6 +56,7 @@ soak:
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run TestMaxMemory -timeout 20m -v
 	RLSERVER_SOAK=1 go test ./persist ./shard/crash -timeout 60m -v
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestKill|TestPowerLoss|TestFullDisk' -timeout 60m -v
+	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestSentinel|TestPartition' -timeout 60m -v
 
 # What attacks cost, beside a real Redis, into attack/results.md: five minutes.
 attack: tools

@@ -84,6 +84,7 @@ func (n *Node) endDeposition() {
 	if l := d.link; l != nil && n.links[l.id] == l {
 		n.retireLink(l)
 		n.answerPull(l, d.flags)
+		n.answerAsker(d)
 	}
 	n.dropReplicas()
 	n.kin = n.lead.peers()
@@ -97,6 +98,18 @@ func (n *Node) endDeposition() {
 	n.up.settling, n.up.settleAt = led, n.now+settle
 	if !led {
 		n.endSettling()
+	}
+}
+
+// answerAsker gives who is being promoted the last frames and the end on its own
+// link too, if this node has heard of it on another's first: of a link that is hung
+// up what was sent may be lost.
+func (n *Node) answerAsker(d *deposition) {
+	for _, l := range n.sortedLinks() {
+		if l.kind == toReplica && l.peer.ID == n.asker.ID {
+			n.retireLink(l)
+			n.answerPull(l, d.flags)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ const (
 type watching struct {
 	group     string
 	epoch     uint64
+	names     string // the primary of that epoch, if it was heard since the start
+	past      predecessor
 	sentinels map[string]*sentinel // by short id
 	doubt     *doubt
 	lease     Time // its end, by the contacts until now
@@ -240,10 +242,10 @@ func (n *Node) onHello(h Hello) {
 	if s := n.watch.sentinels[h.Sentinel[:shortID]]; s != nil && n.c.Mine(h.Addr) && h.Epoch >= n.watch.epoch {
 		s.named = n.now
 	}
-	if h.Epoch <= n.watch.epoch {
+	if h.Epoch <= n.watch.epoch || n.role != Following && n.watch.isPast(n.now, &h) {
 		return
 	}
-	n.watch.epoch = h.Epoch
+	n.watch.epoch, n.watch.names, n.watch.past = h.Epoch, h.Addr, predecessor{}
 	n.touch()
 	if n.role != Following && !n.c.Mine(h.Addr) {
 		n.warn("Sentinel says that %s leads since epoch %d", h.Addr, h.Epoch)

@@ -236,6 +236,9 @@ func (n *Node) onBeat(l *link, f *frame) error {
 	if err != nil {
 		return err
 	}
+	if b.term < n.term && n.promo != nil {
+		return nil // it was sent before this node's pull had arrived
+	}
 	if b.term < n.term {
 		return fmt.Errorf("term %d is over: this node knows of %d", b.term, n.term)
 	}

@@ -147,6 +147,7 @@ func (n *Node) Step(now Time, m Message) []Effect {
 	case Closed:
 		n.onClosed(m)
 	case Lead:
+		n.succeed()
 		n.onLead()
 	case Follow:
 		n.onFollow(m.Addr)

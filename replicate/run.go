@@ -226,7 +226,9 @@ func (r *Runner) step(m Message) {
 	for len(r.queue) > 0 {
 		m := r.queue[0]
 		r.queue = r.queue[1:]
-		for _, e := range r.node.Step(r.o.Now(), m) {
+		effects := r.node.Step(r.o.Now(), m)
+		r.shutFirst(effects)
+		for _, e := range effects {
 			r.carryOut(e)
 		}
 	}
@@ -234,6 +236,17 @@ func (r *Runner) step(m Message) {
 	st := r.node.Status(r.o.Now())
 	r.status.Store(&st)
 	r.sent.Store(r.round)
+}
+
+// shutFirst closes the doors, if a step does, before anything else of it is carried
+// out: a round that is cut then has all that is answered.
+func (r *Runner) shutFirst(effects []Effect) {
+	for _, e := range effects {
+		if d, ok := e.(Doors); ok && d.Generation != r.doors.Load().Generation {
+			d.Open = false
+			r.doors.Store(&d)
+		}
+	}
 }
 
 func (r *Runner) carryOut(e Effect) {

@@ -159,6 +159,44 @@ func TestWhatWasReceivedIsAnswered(t *testing.T) {
 	<-stopped
 }
 
+// TestCutBeforeItArrives: a client may be killed before its loop has heard of it.
+func TestCutBeforeItArrives(t *testing.T) {
+	srv := newTestServer(wallClock{time.Now()})
+	srv.loopCount = 1
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(l)
+	first := connect(t, l.Addr().String())
+	first.send("PING\r\n")
+	first.expect("+PONG\r\n")
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	client, err := net.Dial("tcp", other.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	nc, err := other.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.mu.Lock()
+	srv.done.Add(1)
+	c := srv.carry(nc)
+	srv.conns[c] = struct{}{}
+	srv.mu.Unlock()
+	c.cut()
+	c.start()
+	until(t, "it is gone", func() bool { return srv.connections() == 1 })
+	first.send("PING\r\n")
+	first.expect("+PONG\r\n")
+}
+
 // TestNothingIsLeftOpen: after a stop no descriptor and no goroutine is left,
 // whatever its connections were at.
 func TestNothingIsLeftOpen(t *testing.T) {

@@ -27,11 +27,11 @@ var categories = []category{
 	{"hyperloglog", never},
 	{"geo", never},
 	{"stream", never},
-	{"pubsub", func(c *command) bool { return c.group == "pubsub" && c.subs == nil }},
-	{"admin", has(flagAdmin)},
+	{"pubsub", func(c *command) bool { return c.group == "pubsub" && c.subs == nil && c.name != "help" }},
+	{"admin", func(c *command) bool { return c.flags&flagAdmin != 0 || c.isAlso("admin") }},
 	{"fast", has(flagFast)},
 	{"slow", func(c *command) bool { return c.flags&flagFast == 0 }},
-	{"blocking", func(c *command) bool { return c.isAlso("blocking") }},
+	{"blocking", never},
 	{"dangerous", func(c *command) bool { return c.flags&flagAdmin != 0 || c.isAlso("dangerous") }},
 	// What a client says of its own connection. Redis has what is done to others
 	// in here too, CLIENT KILL and its like; those are for operators alone.

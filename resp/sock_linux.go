@@ -120,7 +120,9 @@ func (c *sock) close() {
 func (c *sock) release() {
 	l := c.loop
 	if c.fd >= 0 {
-		l.socks[c.fd] = nil
+		if c.fd < len(l.socks) { // else it was cut before it arrived
+			l.socks[c.fd] = nil
+		}
 		syscall.Close(c.fd) // leaves the epoll set with it
 	}
 	c.in, c.out, c.pushed, c.state = inbox{}, nil, nil, gone
@@ -276,6 +278,10 @@ func (c *sock) send(out []byte) (sent bool) {
 // flush goes on with the output that waited for room, and when it is out with
 // the input.
 func (c *sock) flush() {
+	if !c.s.mayLeave() {
+		c.close()
+		return
+	}
 	if c.send(c.out) && c.expect(syscall.EPOLL_CTL_MOD, syscall.EPOLLIN) {
 		c.sent()
 	}

@@ -20,7 +20,7 @@ type waitCall struct {
 }
 
 func waitRow() *command {
-	return &command{name: "wait", arity: 3, flags: flagStale, group: "server", also: []string{"blocking", "connection"},
+	return &command{name: "wait", arity: 3, flags: flagStale, group: "server", also: []string{"connection"},
 		summary: "Waits until so many replicas have what this connection has changed, for timeout ms at most, 0 = for as long as it takes; answers how many have it.",
 		reply:   "integer", run: wait, args: []arg{{name: "numreplicas", kind: "integer"}, {name: "timeout", kind: "integer"}}}
 }

@@ -168,7 +168,7 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 }
 
 // Pending returns the number of entries changed in the open round, at least; a
-// few are counted twice.
+// few are counted twice, and that all were dropped counts as one.
 func (f *Feed) Pending() int {
 	n := 0
 	for i := range f.store.shards {

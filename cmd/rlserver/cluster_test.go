@@ -246,6 +246,7 @@ type takeover struct {
 	term     uint64        // before it began
 	named    time.Duration // until a Sentinel named another primary
 	last     time.Duration // until old was asked for the last that it granted
+	gap      time.Duration // the longest in which nothing was granted
 	lost     int           // grants that the primary knows nothing of
 }
 
@@ -274,19 +275,27 @@ func (c *cluster) takesOver(o *takeover) {
 	c.within(clusterSlack, "it answers", func() bool { return c.load.answered(o.now, c.load.stage.Load()) })
 }
 
-// settled waits until all agree on a primary and are in step with it. Callers
-// stop then, and what they were granted is looked at.
+// settled waits until all agree on a primary and are in step with it, and no
+// Sentinel is about to fail over: one that still is when the new primary is lost
+// may name another one than the others do, for half a minute. Callers stop then,
+// and what they were granted is looked at.
 func (c *cluster) settled(name string, o *takeover) {
 	c.t.Helper()
 	took := c.within(2*clusterSlack+tiltFor, "two servers follow whom all Sentinels name", func() bool {
 		o.now = c.leader(0)
-		return o.now >= 0 && c.leader(1) == o.now && c.leader(2) == o.now && c.follow(o.now)
+		for i, s := range c.sentinels {
+			if c.leader(i) != o.now || !strings.Contains(talk(s.at, s.addr, "SENTINEL", "MASTER", "mymaster"), " flags master ") {
+				return false
+			}
+		}
+		return o.now >= 0 && c.follow(o.now)
 	})
 	stage := c.load.pause()
 	lost, charged := c.load.missing(stage, c.nodes[o.now])
 	all := c.load.of(stage)
 	o.lost, o.last = lost, lastOf(all, o.old).Sub(o.began)
 	gap, after := longestGap(all)
+	o.gap = gap
 	c.t.Logf("%s at %s: Sentinel names the new primary after %.2f s, all follow it %.2f s later; no grant for %.2f s, after %.3f s; of %d grants %d are lost, and %d answers that nobody got are charged",
 		name, o.began.Format("15:04:05.000"), o.named.Seconds(), took.Seconds(), gap.Seconds(), after.Sub(o.began).Seconds(), len(all), lost, charged)
 	if most := clusterSlack + c.tilted(); gap > most {
@@ -316,4 +325,14 @@ func (c *cluster) follow(leader int) bool {
 		}
 	}
 	return true
+}
+
+// set changes options of all servers.
+func (c *cluster) set(words ...string) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		c.within(clusterSlack, "options are set", func() bool { // a server that is deposed meanwhile closes connections
+			return talk(n.at, n.addr, append([]string{"CONFIG", "SET"}, words...)...) == "OK"
+		})
+	}
 }

@@ -362,3 +362,10 @@ func word(at func(*Values) *string) kind {
 		format: func(v *Values) string { return *at(v) },
 	}
 }
+
+// ackCount is a number of replicas, most nodes or all replicas.
+func ackCount(at func(*Values) *string) kind {
+	k := enum(at, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "majority", "all")
+	k.shape = "0..9|majority|all"
+	return k
+}

@@ -19,7 +19,6 @@ type clusterLoad struct {
 	idle  atomic.Bool
 	done  chan struct{}
 	busy  sync.WaitGroup
-	turns sync.RWMutex // read-locked while a call is under way
 	mu    sync.Mutex
 	all   []grant
 }
@@ -130,6 +129,11 @@ func (l *clusterLoad) of(stage int64) []grant {
 // answered says whether a server has granted something in a stage.
 func (l *clusterLoad) answered(node int, stage int64) bool {
 	return slices.ContainsFunc(l.of(stage), func(g grant) bool { return g.node == node })
+}
+
+// since says whether anything that was asked after a time was granted.
+func (l *clusterLoad) since(at time.Time) bool {
+	return slices.ContainsFunc(l.of(l.stage.Load()), func(g grant) bool { return g.sent.After(at) })
 }
 
 // pause has callers stop, and returns the stage that is over.

@@ -15,6 +15,11 @@ func TestPartition(t *testing.T) {
 		c.partition("it hears nobody and nobody hears it", true, true)
 		c.partition("nobody hears it", true, false)
 		c.partition("it hears nobody", false, true)
+		c.set("repl-ack", "1", "repl-ack-on-timeout", "refuse")
+		if o := c.partition("it is cut off, repl-ack 1", true, true); o.lost > 0 {
+			t.Fatalf("%d grants are lost, though a replica had each", o.lost)
+		}
+		c.set("repl-ack", "0")
 	}
 }
 
@@ -25,7 +30,7 @@ const (
 )
 
 // partition cuts the primary off: what it sends is lost, or what is sent to it.
-func (c *cluster) partition(name string, out, in bool) {
+func (c *cluster) partition(name string, out, in bool) *takeover {
 	c.t.Helper()
 	o := c.begins()
 	var alone, others []*namespace
@@ -59,4 +64,5 @@ func (c *cluster) partition(name string, out, in bool) {
 		c.t.Errorf("%s: the old primary decided %v after it was cut off", name, last.Sub(cut))
 	}
 	o.losesAtMost(c.t, len(c.load.late(o.old, o.began.Add(-underWay))))
+	return o
 }

@@ -33,13 +33,13 @@ type replication struct {
 	patience atomic.Int64 // how long they have, ns
 	warned   atomic.Int64 // since boot, ns: no warning about TLS before
 
-	mu      sync.Mutex
-	notify  func()
-	asked   []ackAsked // replies that wait, by round
-	latest  uint64     // round asked for
-	given   uint64     // round that was waited for long enough
-	late    uint64     // how often
-	ticking bool
+	mu     sync.Mutex
+	notify func()
+	asked  []ackAsked  // replies that wait, by round
+	latest uint64      // round asked for
+	given  uint64      // round that was waited for long enough
+	late   uint64      // how often
+	look   *time.Timer // at who has waited for long enough; nil = nobody waits
 }
 
 type ackAsked struct {
@@ -74,6 +74,11 @@ func newReplication(n *node, v Values, feed *shard.Feed) *replication {
 func (r *replication) configure(v Values) {
 	r.refuse.Store(v.ReplAckOnTimeout == "refuse")
 	r.patience.Store(int64(v.ReplAckTimeout))
+	r.mu.Lock()
+	if r.look != nil {
+		r.look.Reset(r.pace())
+	}
+	r.mu.Unlock()
 	if run := r.run.Load(); run != nil {
 		run.Do(replicate.Configure{Acks: ackMode(v), FenceAfter: v.FenceAfter})
 	}
@@ -115,10 +120,31 @@ func (r *replication) start(v Values, clean bool) error {
 	return nil
 }
 
+// stop ends leading or following. No client is answered any more.
 func (r *replication) stop() {
 	if run := r.run.Load(); run != nil {
+		r.handOn(run)
 		run.Stop()
 	}
+}
+
+// handOnWithin is how long a server that stops waits for its replicas.
+const handOnWithin = time.Second
+
+// handOn waits until the replicas that are in step have all changes: one of them
+// may be promoted when this server has stopped.
+func (r *replication) handOn(run *replicate.Runner) {
+	round := r.n.store.Shipping()
+	if round == 0 {
+		return
+	}
+	for end := time.Now().Add(handOnWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		frame, ok := run.Shipped(round)
+		if ok && run.Having(frame) >= run.Having(0) {
+			return
+		}
+	}
+	r.n.log.Warn("stops before all replicas have the last changes")
 }
 
 func newHistoryID() string {
@@ -298,10 +324,10 @@ func (r *replication) Holds(generation uint64) bool {
 }
 
 func (r *replication) Readable() string {
-	if run := r.run.Load(); run != nil && run.Doors().Whole {
-		return ""
+	if run := r.run.Load(); run != nil && !run.Doors().Whole {
+		return syncing
 	}
-	return syncing
+	return "" // while the data is loaded that says who may do what
 }
 
 func (r *replication) Alive() string {
@@ -330,9 +356,8 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 		r.latest = round
 		r.asked = append(r.asked, ackAsked{round, time.Now()})
 	}
-	if !r.ticking {
-		r.ticking = true
-		time.AfterFunc(r.pace(), r.expire)
+	if r.look == nil {
+		r.look = time.AfterFunc(r.pace(), r.expire)
 	}
 	return false, nil
 }
@@ -356,8 +381,10 @@ func (r *replication) expire() {
 		}
 		r.asked = r.asked[1:]
 	}
-	if r.ticking = len(r.asked) > 0; r.ticking {
-		time.AfterFunc(r.pace(), r.expire)
+	if len(r.asked) > 0 {
+		r.look.Reset(r.pace())
+	} else {
+		r.look = nil
 	}
 	late, f := r.late, r.notify
 	r.mu.Unlock()
