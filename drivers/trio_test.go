@@ -130,6 +130,7 @@ type trio struct {
 	password  string // of the servers; empty: none
 	nodes     []*process
 	sentinels []string
+	drivers   []*driver
 }
 
 var readyLine = regexp.MustCompile(`(?m)^rlserver .* is ready on (\S+?),?( .*)?$`)
@@ -210,6 +211,10 @@ func (tr *trio) within(most time.Duration, what string, ok func() bool) time.Dur
 		if time.Since(began) > most || tr.t.Failed() {
 			for _, n := range tr.nodes {
 				tr.t.Log(n.addr, n.output())
+			}
+			for _, d := range tr.drivers {
+				calls := d.all()
+				tr.t.Logf("%s: %+v", d.name, calls[max(0, len(calls)-3):])
 			}
 			tr.t.Fatalf("after %v, of at most %v, it had not come to be that %s", time.Since(began), most, what)
 		}
