@@ -33,13 +33,14 @@ drivers/.tools/node/done: drivers/package.json drivers/package-lock.json | packa
 	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-# Beyond the tests: formatting, staticcheck, whether it builds for 32 bits, the
-# race detector, a short fuzz.
+# Beyond the tests: formatting, staticcheck, whether it builds for 32 bits and
+# for macOS, the race detector, a short fuzz.
 check:
 	@odd=$$(gofmt -l .); [ -z "$$odd" ] || { echo "gofmt would change: $$odd"; exit 1; }
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	GOARCH=386 go build ./...
-	go test -race -short ./...
+	GOOS=darwin go vet ./...
+	go test -race -short -timeout 15m ./...
 	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime 20s
 	go test ./resp -run '^$$' -fuzz FuzzSession -fuzztime 20s
 	go test ./resp -run '^$$' -fuzz FuzzReader -fuzztime 20s

@@ -177,33 +177,21 @@ func TestFilesMissingCutOrEmpty(t *testing.T) {
 	h := newHistory(t)
 	for _, image := range []image{h.clean, h.crashed, h.unsealed} {
 		refused, same, lost := 0, 0, 0
-		for name, b := range image.files {
-			for how, damage := range map[string]func(map[string][]byte){
-				"missing":    func(m map[string][]byte) { delete(m, name) },
-				"empty":      func(m map[string][]byte) { m[name] = nil },
-				"halved":     func(m map[string][]byte) { m[name] = b[:len(b)/2] },
-				"cut by one": func(m map[string][]byte) { m[name] = b[:max(0, len(b)-1)] },
-				"zeroed":     func(m map[string][]byte) { m[name] = make([]byte, len(b)) },
-				"longer":     func(m map[string][]byte) { m[name] = append(slices.Clone(b), make([]byte, 5000)...) },
-				"twice":      func(m map[string][]byte) { m[name] = append(slices.Clone(b), b...) },
-			} {
-				damaged := maps.Clone(image.files)
-				damage(damaged)
-				got, info, err := stateOn(t, written(t, damaged))
-				switch {
-				case err != nil && helpful(err):
-					refused++
-				case err != nil:
-					t.Errorf("%s, %s %s: %v", image.what, name, how, err)
-				case maps.Equal(got, image.want):
-					same++
-				case image.before != nil && maps.Equal(got, image.before) && !info.Clean:
-					lost++
-				default:
-					t.Errorf("%s, %s %s: %d entries, want %d; %+v", image.what, name, how, len(got), len(image.want), info)
-				}
+		image.each(0, func(what string, damaged map[string][]byte) {
+			got, info, err := stateOn(t, written(t, damaged))
+			switch {
+			case err != nil && helpful(err):
+				refused++
+			case err != nil:
+				t.Errorf("%s: %v", what, err)
+			case maps.Equal(got, image.want):
+				same++
+			case image.before != nil && maps.Equal(got, image.before) && !info.Clean:
+				lost++
+			default:
+				t.Errorf("%s: %d entries, want %d; %+v", what, len(got), len(image.want), info)
 			}
-		}
+		})
 		t.Logf("%s: %d refused, %d harmless, %d times the last round lost", image.what, refused, same, lost)
 	}
 }

@@ -141,7 +141,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	} {
 		ops, step := 0, stride()
 		if f.ours {
-			step = 1
+			step = max(1, thin/2)
 		}
 		for fired := true; fired; ops += step {
 			synctest.Test(t, func(t *testing.T) { fired = f.strikes(t, ops) })

@@ -2,6 +2,7 @@ package replicate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type deposition struct {
 	to   string // address of who leads now
 	link *link  // of who asked, nil if nobody did
 	cut  uint64 // the last one
+	sure bool   // it might have decided up to now
 }
 
 func (n *Node) onFollow(addr string) {
@@ -43,7 +45,7 @@ func (n *Node) abdicate(to string, by *link) {
 		return
 	}
 	n.shut()
-	n.depose = &deposition{to: to, link: by, cut: n.lead.done}
+	n.depose = &deposition{to: to, link: by, cut: n.lead.done, sure: n.role == Leading && n.watch.doubt == nil}
 	if n.promo != nil {
 		n.dropAsked()
 		n.promo = nil
@@ -59,9 +61,9 @@ func (n *Node) deposeCut(changed bool) {
 	case n.depose != nil && n.lead.done >= n.depose.cut:
 		n.endDeposition()
 	case n.role == Following && n.up.settling:
-		if changed && n.whole {
+		if changed && n.replid != "" {
 			n.note("commands under way have changed something after the last frame")
-			n.whole = false
+			n.replid, n.replid2 = "", ""
 		}
 		if n.up.probe != 0 && n.lead.done >= n.up.probe {
 			n.endSettling()
@@ -74,11 +76,16 @@ func (n *Node) endDeposition() {
 	n.depose = nil
 	if l := d.link; l != nil && n.links[l.id] == l {
 		n.retireLink(l)
-		p := pulled{term: n.term, head: n.log.head(), flags: flagFenced}
-		n.answerPull(l, p)
+		flags := byte(flagFenced)
+		if d.sure {
+			flags |= flagSure
+		}
+		n.answerPull(l, flags)
 	}
 	n.dropReplicas()
+	n.kin = n.lead.peers()
 	n.lead.known = map[string]*replica{}
+	n.behind = true
 	n.touch()
 	n.watch.doubt = nil
 	n.emit(CloseClients{})
@@ -99,14 +106,34 @@ func (n *Node) retireLink(l *link) {
 }
 
 // answerPull sends what is newer than what the other side has, and the end.
-func (n *Node) answerPull(l *link, p pulled) {
+func (n *Node) answerPull(l *link, flags byte) {
 	if l.state != live {
-		p.flags |= flagOther
+		flags |= flagOther
 		l.state = live
 		l.next = n.log.next
 	}
-	l.pulled = &p
+	if n.whole && n.up.full == "" {
+		flags |= flagWhole
+	}
+	if n.all {
+		flags |= flagAll
+	}
+	l.pulled = &pulled{n.term, n.log.head(), n.content.term, n.replid, flags}
 	n.pump(l)
+}
+
+// onFull begins to send all that there is to who is being promoted. Nothing is
+// applied meanwhile, or the link ends.
+func (n *Node) onFull(l *link, f *frame) error {
+	started := n.role == Leading && n.watch.doubt != nil && n.watch.doubt.start
+	if len(f.body) > 0 || l.state != idle || !n.whole || n.up.full != "" || n.role != Following && !started {
+		return errFrame
+	}
+	n.note("%s takes all that this node has", l.peer.Addr)
+	l.state = walking
+	n.emit(BeginWalk{l.id})
+	n.pump(l)
+	return nil
 }
 
 // onAsked is a pull on a connection of its own.
@@ -118,10 +145,27 @@ func (n *Node) onAsked(m Asked) {
 	l := n.addLink(m.Link, toAsker, m.From)
 	l.quiet = true
 	n.send(l, []byte("+PULL\r\n"))
-	if n.whole && m.Replid == n.replid && n.log.follows(m.Offset) {
+	if n.whole && n.up.full == "" && m.Replid == n.replid && n.replid != "" && n.log.follows(m.Offset) {
 		l.state, l.next = live, m.Offset+1
 	}
+	if m.Term == 0 {
+		n.onQuestion(l)
+		return
+	}
 	n.pulledBy(l, pull{m.Term, m.From})
+}
+
+// onQuestion answers a node that was started: it wants to know who leads, and
+// what it lacks, and deposes nobody.
+func (n *Node) onQuestion(l *link) {
+	d := n.watch.doubt
+	leads := n.role == Leading && (d == nil || !d.start) || n.role == Promoting && !n.promo.start
+	led := n.role == Following && n.up.link != nil && n.up.synced && !strings.EqualFold(n.up.primary, l.peer.Addr)
+	if leads || led || n.depose != nil {
+		n.answerPull(l, flagLed)
+		return
+	}
+	n.answerPull(l, 0)
 }
 
 // onPull is a pull on the link of a replica.
@@ -141,7 +185,7 @@ func (n *Node) onPull(l *link, f *frame) error {
 // comes from a lower term.
 func (n *Node) pulledBy(l *link, p pull) {
 	if p.term < n.term || p.term == n.term && p.by.ID != n.asker.ID {
-		n.answerPull(l, pulled{term: n.term, head: n.log.head(), flags: flagStale})
+		n.answerPull(l, flagStale)
 		return
 	}
 	n.asker = p.by
@@ -154,7 +198,9 @@ func (n *Node) pulledBy(l *link, p pull) {
 	if n.role == Promoting {
 		n.abdicate(p.by.Addr, nil)
 	}
-	n.answerPull(l, pulled{term: n.term, head: n.log.head()})
+	n.answerPull(l, 0)
+	n.behind = true
+	n.touch()
 	up := n.up.link
 	if up == nil {
 		return

@@ -12,8 +12,9 @@
 // one round of the primary's feed: absolute changes, so that the last one for a
 // key counts. A node that is promoted begins a new history, that shares with the
 // one before all frames up to its end. A term is a lead: each lead has a higher
-// one than all those that the leader knew of. The doors are open while a node may
-// decide.
+// one than all those that the leader knew of. A content is of a lead if it has all
+// that this lead began with. The doors are open while a node may decide. The group of
+// a node are those that follow it, or that it follows the primary of, and that primary.
 //
 // # Promises
 //
@@ -26,10 +27,19 @@
 // more what it was granted in the lag, the age of the last frame that the promoted
 // node has: at most burst + rate × lag.
 //
-// repl-ack 1 and majority: nothing answered is lost if one of the replicas that
-// acknowledged it can be reached by the promoted node when it is promoted. repl-ack
-// all: nothing answered is lost, whichever replica is promoted. Both hold while
-// replies are refused without acks (repl-ack-on-timeout refuse).
+// repl-ack 1, majority and all: nothing answered is lost if one node that has it can
+// be reached, both ways and within 500 ms, by the one that is promoted, from the
+// beginning of its promotion to the end, and that node has not been started anew since,
+// or decided it itself and was stopped cleanly. repl-ack all, besides: nothing answered is lost if the one that is promoted is one
+// of those that acknowledged it, and has not been started anew since. Those are all that
+// had followed the primary in its lead, or its former primary before that; not a
+// former primary that has not come back: that is promoted only if no other replica can
+// be. All of this holds while replies are refused without acks (repl-ack-on-timeout
+// refuse), and not for a node that is promoted in the middle of a full sync, but for
+// what others have.
+//
+// A primary that is started again, while nobody else is promoted, asks its group in
+// the same way before it decides: the same holds for it.
 //
 // Planned failover: nothing is lost and nobody decides twice, if the replica that
 // is promoted has a link to the primary.
@@ -55,10 +65,11 @@
 // has heard a majority of Sentinels again, and each known replica has answered a
 // beat sent since then: one that is promoted later says so to the primary first, on
 // that same link. If a replica does not answer, Sentinels must have been heard for
-// 5 s, and a majority of them must have named this node since (a Hello, every 2 s). A Hello of a higher epoch that names another node deposes at once. Every
-// start of a primary that has had replicas or Sentinels is in doubt too, and waits
-// for a majority of Sentinels to name it; what it
-// remembers of them is written behind, so that no decision waits for a disk.
+// 5 s, and a majority of them must have named this node since (a Hello, every 2 s).
+// A Hello of a higher epoch that names another node deposes at once. Every start of a primary that has had replicas or Sentinels is in doubt too, and waits
+// for a majority of Sentinels to name it; what it remembers of them is written behind,
+// so that no decision waits for a disk. No replica may take its content over until it
+// has been asked whether its own is younger.
 //
 // A replica that is promoted says so (a pull) to its primary on the link between
 // them, or dials it, before it decides. The primary closes its doors, sends its last
@@ -73,9 +84,24 @@
 // A replica acknowledges a frame after it has applied it and put it into its log. A
 // replica that is promoted sends the pull to all its siblings: each takes over the
 // term, listens to no lower one any more (so it acknowledges nothing more to the
-// old primary), and sends the frames that follow on those of who asks. So after the
-// pulls the promoted node has every frame that one of them has acknowledged. With
-// all it has them itself.
+// old primary), and sends the frames that follow on those of who asks. If its frames
+// do not follow on them (it has synced in full since, is of a later lead, or its log
+// does not go back so far) it says of which lead its content is, and up to which
+// frame. The promoted node takes the whole content of the youngest: of the latest lead,
+// and of those of one lead with the highest number, if that is younger than its own.
+// This is no loss: a content of a later lead has all that its primary found by the
+// same rule. So after the pulls the promoted node has every frame that one of them has
+// acknowledged. What it takes it keeps aside until it is there, up to 64 MiB; more is
+// applied as it comes, and if the link then breaks and nobody else has a whole content
+// a part is left.
+//
+// Who knows that somebody else leads, or is about to, and has not synced with that one
+// yet, and who was started and has not synced at all, tells Sentinel a lower priority:
+// it is promoted if there is no other.
+//
+// What a node had in memory when its process was killed counts no more, though
+// some of it is on its disk: so a crashed primary that is started again takes the
+// content of a replica. That a crash came before is remembered over clean stops.
 //
 // A full sync walks the store while frames go on: a chunk is sent before every frame
 // cut after it was read, so applying both in order ends at the primary's content with

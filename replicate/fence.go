@@ -42,10 +42,13 @@ type sentinel struct {
 
 // A doubt is that somebody else may have been promoted.
 type doubt struct {
-	since   Time
-	start   bool // since the node was started: it may have missed anything
-	unclean bool // the store may lack what replicas have
-	steady  Time // since when most Sentinels are heard, 0 = they are not
+	since  Time
+	start  bool            // since the node was started: it may have missed anything
+	led    bool            // somebody else seemed to lead
+	asked  bool            // the others have been, and this node has what the youngest of them had
+	askAt  Time            // not before
+	heard  map[string]bool // who has answered then, by address
+	steady Time            // since when most Sentinels are heard, 0 = they are not
 }
 
 func (w *watching) begin(now Time, s *State) {
@@ -99,26 +102,32 @@ func (w *watching) watched() bool { return w.lease != Forever }
 func (n *Node) watchLease() {
 	if n.role == Leading && n.watch.doubt == nil && n.now >= n.watch.lease {
 		n.warn("most Sentinels were not heard for %v: no decisions until it is known who leads", n.c.FenceAfter)
-		n.doubt(false)
+		n.doubt()
 	}
 }
 
-func (n *Node) doubt(unclean bool) {
+func (n *Node) doubt() {
 	n.shut()
-	n.watch.doubt = &doubt{since: n.now, unclean: unclean}
+	n.watch.doubt = &doubt{since: n.now}
 }
 
 // notReady says that another node is to be promoted: this one has lost what the
 // others may have.
 func (n *Node) notReady() bool {
 	d := n.watch.doubt
-	return d != nil && d.unclean && n.now-d.since < startFence && len(n.lead.known) > 0
+	return d != nil && d.start && !d.asked && n.unclean && n.watch.watched() && n.now-d.since < startFence && len(n.lead.known) > 0
 }
 
 // tryReopen ends a doubt when nobody can have been promoted, see doc.go.
 func (n *Node) tryReopen() {
 	d := n.watch.doubt
-	if d == nil || n.role != Leading || n.notReady() {
+	if d == nil || n.role != Leading || n.depose != nil || n.notReady() {
+		return
+	}
+	if d.start && !d.asked {
+		if n.now >= d.askAt {
+			n.askAround()
+		}
 		return
 	}
 	watched := n.watch.watched()
@@ -135,9 +144,17 @@ func (n *Node) tryReopen() {
 	}
 	named := !watched || n.watch.namedSince(d.since)
 	if n.allAnswer(d.since) && (named || !d.start) || named && n.now-d.steady >= wait {
-		n.watch.doubt = nil
+		n.endDoubt()
 		n.note("decides again, after %v", n.now-d.since)
 	}
+}
+
+// endDoubt opens the doors. After a start a lead begins with it.
+func (n *Node) endDoubt() {
+	if n.watch.doubt.start {
+		n.beginLead()
+	}
+	n.watch.doubt = nil
 }
 
 // heardSince says whether the lease is valid and is of contacts after the doubt

@@ -2,8 +2,7 @@ package replicate
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/rlserver/rlserver/shard"
 )
@@ -15,9 +14,9 @@ type following struct {
 	synced  bool   // the answer to RL.SYNC has come
 	full    string // history of a full sync of which nothing was applied yet
 	from    uint64 // its number
+	lead    lead   // of what the primary sends
 	fresh   bool   // no clock was heard on this link yet
 	stamp   uint64 // of the last beat
-	peers   []Peer // who follows the same primary, this node among them
 	heard   Time   // when the primary said something last; 0 = never
 	downAt  Time   // since when there is no link
 	redial  Time
@@ -39,7 +38,7 @@ func (n *Node) follow(addr string) {
 	}
 	settling, at := n.up.settling, n.up.settleAt
 	n.up = following{primary: addr, downAt: n.now, settling: settling, settleAt: at, changes: n.up.changes}
-	n.role = Following
+	n.role, n.behind = Following, true
 	n.touch()
 }
 
@@ -53,7 +52,7 @@ func (n *Node) tickFollowing() {
 	}
 	if n.up.link == nil && n.now >= n.up.redial && n.now >= n.up.hold {
 		replid, offset := n.replid, n.log.head()
-		if !n.whole {
+		if !n.whole || replid == "" {
 			replid, offset = "?", 0
 		}
 		n.up.link = n.dial(toPrimary, n.up.primary, "RL.SYNC", replid, fmt.Sprint(offset), fmt.Sprint(n.term))
@@ -103,38 +102,25 @@ func (n *Node) onLine(m Line) {
 		n.lost(l, "an answer to no question: %.80q", m.Text)
 		return
 	}
-	words := strings.Fields(m.Text)
-	var term, number uint64
-	var err error
+	a, err := readSyncAnswer(m.Text)
 	switch {
-	case len(words) == 3 && words[0] == "+CONTINUE" && n.whole:
-		term, err = strconv.ParseUint(words[2], 10, 64)
-	case len(words) == 4 && words[0] == "+FULLRESYNC":
-		number, err = strconv.ParseUint(words[2], 10, 64)
-		if err == nil {
-			term, err = strconv.ParseUint(words[3], 10, 64)
-		}
-	default:
-		err = errFrame
-	}
-	switch {
-	case err != nil:
+	case err != nil, !a.full && !n.whole:
 		n.lost(l, "it answers %.200q", m.Text)
 		return
-	case term < n.term:
-		n.lost(l, "it leads in term %d, which is over: this node knows of %d", term, n.term)
+	case a.term < n.term:
+		n.lost(l, "it leads in term %d, which is over: this node knows of %d", a.term, n.term)
 		return
 	}
-	n.raise(term)
-	n.up.synced, n.up.backoff = true, 0
-	n.up.heard = n.now
-	if words[0] == "+CONTINUE" {
-		n.replid, n.replid2, n.end2 = words[1], "", 0
+	n.raise(a.term)
+	n.up.synced, n.up.backoff, n.up.heard, n.up.lead = true, 0, n.now, a.lead
+	if !a.full {
+		n.replid, n.replid2, n.end2 = a.replid, "", 0
 		n.note("follows %s on after %d", n.up.primary, n.log.head())
+		n.inStep()
 		n.acknowledge()
 		return
 	}
-	n.up.full, n.up.from = words[1], number
+	n.up.full, n.up.from = a.replid, a.number
 	n.note("full sync from %s", n.up.primary)
 }
 
@@ -147,7 +133,7 @@ func (n *Node) beginFull() {
 	n.up.full = ""
 	n.whole = false
 	n.log.reset(n.up.from + 1)
-	n.emit(Apply{Wipe: shard.WipeAll})
+	n.apply(Apply{Wipe: shard.WipeAll})
 }
 
 // onChanges takes a part of a frame, and applies the frame when it has come
@@ -188,9 +174,10 @@ func (n *Node) onChanges(l *link, f *frame) error {
 	if h.wipe {
 		wipe = shard.WipeKeys
 	}
-	n.emit(Apply{wipe, n.up.changes})
+	n.apply(Apply{wipe, n.up.changes})
 	n.log.append(raw, n.now)
 	if l.kind == toPrimary {
+		n.inStep()
 		n.acknowledge()
 	}
 	return nil
@@ -217,7 +204,7 @@ func (n *Node) onChunk(l *link, f *frame) error {
 	}
 	n.up.changes = changes
 	n.hearClock(clock)
-	n.emit(Apply{shard.WipeNothing, changes})
+	n.apply(Apply{shard.WipeNothing, changes})
 	return nil
 }
 
@@ -236,6 +223,7 @@ func (n *Node) onWhole(l *link, f *frame) error {
 	}
 	n.whole = true
 	n.note("full sync done, at %d", number)
+	n.inStep()
 	n.acknowledge()
 	return nil
 }
@@ -254,9 +242,32 @@ func (n *Node) onBeat(l *link, f *frame) error {
 	n.raise(b.term)
 	n.up.heard = n.now
 	n.hearClock(b.clock)
-	n.up.stamp, n.up.peers = b.stamp, b.peers
+	n.up.stamp, n.up.lead = b.stamp, b.lead
+	n.meetKin(b.peers)
+	n.inStep()
 	n.acknowledge()
 	return nil
+}
+
+// meetKin notes who the other nodes of the group are.
+func (n *Node) meetKin(peers []Peer) {
+	kin := slices.DeleteFunc(peers, func(p Peer) bool { return p.ID == n.c.Self.ID })
+	if !slices.Equal(kin, n.kin) {
+		n.kin = kin
+		n.touch()
+	}
+}
+
+// inStep notes whose content this node has once it has all that the lead began
+// with.
+func (n *Node) inStep() {
+	if n.up.link == nil || !n.up.synced || n.up.full != "" || !n.whole || n.log.head() < n.up.lead.from {
+		return
+	}
+	if n.content.term != n.up.lead.term || n.behind {
+		n.content, n.behind, n.all = n.up.lead, false, false
+		n.touch()
+	}
 }
 
 // acknowledge says what the store has, after the effects that made it have it.

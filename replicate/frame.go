@@ -35,26 +35,35 @@ const (
 	typeChunk frameType = 2
 	// typeWhole: number: with the frame of this number a full sync is complete.
 	typeWhole frameType = 3
-	// typeBeat: term, clock (ms), stamp, number last cut, then the replicas: how
-	// many, and of each id and address.
+	// typeBeat: term, clock (ms), stamp, number last cut, term and beginning of the
+	// lead that the content is of, then the nodes: how many, and of each id and address.
 	typeBeat frameType = 4
 	// typeAck: number applied last, stamp of the beat heard last.
 	typeAck frameType = 5
 	// typePull: term, id and address of who is being promoted: the asked node obeys
 	// no lower term from now on, sends what it has and then typePulled.
 	typePull frameType = 6
-	// typePulled: term, number of the last frame there is. With flagFenced it
-	// comes from who led until now, with flagStale from who knows a term as high as
-	// the asker's; with flagOther the history is another or goes not back far enough.
+	// typePulled: term, number of the last frame there is, term of its lead, history.
+	// With flagFenced it comes from who led until now, with flagSure besides from who
+	// might have decided up to now; with flagStale from who knows a term as high as the
+	// asker's, with flagLed from who leads or has a primary; with flagOther the history
+	// is another or goes not back far enough, and with flagWhole the asker may send
+	// typeFull, with flagAll it is of who led and was stopped cleanly.
 	typePulled frameType = 7
+	// typeFull: the asker wants all that there is: chunks and typeWhole.
+	typeFull frameType = 8
 )
 
 const (
 	flagMore   = 1 // typeChanges: another part follows
 	flagWipe   = 2 // typeChanges: every entry goes before the changes
 	flagFenced = 1 // typePulled
-	flagStale  = 2 // typePulled
-	flagOther  = 4 // typePulled
+	flagStale  = 2
+	flagOther  = 4
+	flagSure   = 8
+	flagLed    = 16
+	flagWhole  = 32
+	flagAll    = 64
 )
 
 const (

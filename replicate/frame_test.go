@@ -112,10 +112,11 @@ func samples(t testing.TB) map[string][]byte {
 		"changes": appendPart(nil, changesHead{term: 1, number: 2, clock: 5000}, []shard.Change{entry, gone}),
 		"chunk":   appendChunks(nil, 5000, []shard.Change{entry}),
 		"whole":   appendWhole(nil, 7),
-		"beat":    appendBeat(nil, &beat{1, 5000, 99, 7, peers}),
+		"beat":    appendBeat(nil, &beat{1, 5000, 99, 7, lead{1, 5}, peers}),
 		"ack":     appendAck(nil, ack{7, 99}),
 		"pull":    appendPull(nil, pull{8, peers[0]}),
-		"pulled":  appendPulled(nil, pulled{8, 7, flagFenced}),
+		"pulled":  appendPulled(nil, pulled{8, 7, 1, "history", flagFenced}),
+		"full":    appendFull(nil),
 	}
 }
 
@@ -136,6 +137,8 @@ func readAny(f *frame) (err error) {
 		_, err = readPull(f)
 	case typePulled:
 		_, err = readPulled(f)
+	case typeFull:
+		err = (&reader{b: f.body}).end()
 	default:
 		err = errFrame
 	}

@@ -63,6 +63,7 @@ func (l *leading) peers() []Peer {
 func (n *Node) beginHistory() {
 	n.replid, n.replid2, n.end2 = n.c.NewID(), "", 0
 	n.log.reset(max(n.log.next, uint64(max(n.clock(), 0))*1000))
+	n.content.from = n.log.head()
 }
 
 func (n *Node) feedOn(on bool) {
@@ -83,6 +84,9 @@ func (n *Node) onAttach(m Attach) {
 		return
 	case n.notReady():
 		refuse("LOADING this node was not stopped cleanly and does not know yet who leads")
+		return
+	case !n.admits(&m):
+		refuse("LOADING this node was started and does not know yet who leads")
 		return
 	case m.From.ID == n.c.Self.ID:
 		refuse("ERR a node cannot follow itself")
@@ -113,17 +117,32 @@ func (n *Node) onAttach(m Attach) {
 	if n.continues(m.Replid, m.Offset) {
 		l.state, l.next = live, m.Offset+1
 		r.online, r.acked = true, m.Offset
-		n.send(l, fmt.Appendf(nil, "+CONTINUE %s %d\r\n", n.replid, n.term))
+		n.send(l, appendSyncAnswer(nil, syncAnswer{false, n.replid, m.Offset, n.term, n.content}))
 		n.note("replica %s goes on after %d", m.From.Addr, m.Offset)
 	} else {
 		l.state, l.next = walking, n.log.next
-		n.send(l, fmt.Appendf(nil, "+FULLRESYNC %s %d %d\r\n", n.replid, n.log.head(), n.term))
+		n.send(l, appendSyncAnswer(nil, syncAnswer{true, n.replid, n.log.head(), n.term, n.content}))
 		n.emit(BeginWalk{l.id})
 		n.note("full sync for replica %s, from %d", m.From.Addr, n.log.head())
 	}
 	n.beatTo(l)
 	n.pump(l)
 	n.releaseAcked()
+}
+
+// admits says whether a replica may take this node's content for its own: not
+// before it was asked whether it has a younger one.
+func (n *Node) admits(m *Attach) bool {
+	d := n.watch.doubt
+	switch {
+	case d == nil || !d.start:
+		return true
+	case d.asked && (d.heard[m.From.Addr] || n.lead.known[m.From.ID] == nil):
+		return true
+	case d.asked:
+		d.asked, d.heard[m.From.Addr] = false, true
+	}
+	return false
 }
 
 // continues says whether the frames after offset are all that a store of this
@@ -177,6 +196,12 @@ func (n *Node) onChunkRead(m ChunkRead) {
 		n.send(l, m.Raw)
 	}
 	l.state = walking
+	if !m.More && l.kind == toAsker {
+		// Nothing is applied or cut meanwhile.
+		l.state = idle
+		n.send(l, appendWhole(nil, n.log.head()))
+		return
+	}
 	if !m.More {
 		// What changed while the walk was under way is in the rounds up to this one.
 		l.state = ending
@@ -290,7 +315,8 @@ func (n *Node) freeLink() bool {
 }
 
 func (n *Node) beatTo(l *link) {
-	n.send(l, appendBeat(nil, &beat{n.term, n.clock(), uint64(n.now), n.log.head(), n.lead.peers()}))
+	all := append([]Peer{n.c.Self}, n.lead.peers()...)
+	n.send(l, appendBeat(nil, &beat{n.term, n.clock(), uint64(n.now), n.log.head(), n.content, all}))
 }
 
 // forget switches the feed off when nobody has followed for long.

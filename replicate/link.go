@@ -104,10 +104,16 @@ func (n *Node) onReceived(m Received) {
 		err = n.onPull(l, f)
 	case f.kind == typeChanges && l.kind == toPrimary, f.kind == typeChanges && l.kind == toAsked:
 		err = n.onChanges(l, f)
+	case f.kind == typeChunk && n.takesFrom(l):
+		err = n.onTakenChunk(l, f)
+	case f.kind == typeWhole && n.takesFrom(l):
+		err = n.onTakenWhole(l, f)
 	case f.kind == typeChunk && l.kind == toPrimary:
 		err = n.onChunk(l, f)
 	case f.kind == typeWhole && l.kind == toPrimary:
 		err = n.onWhole(l, f)
+	case f.kind == typeFull && l.kind == toAsker:
+		err = n.onFull(l, f)
 	case f.kind == typeBeat && l.kind == toPrimary:
 		err = n.onBeat(l, f)
 	case f.kind == typePulled && l.kind == toPrimary, f.kind == typePulled && l.kind == toAsked:

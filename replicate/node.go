@@ -18,6 +18,9 @@ const (
 	redialMost  = time.Second
 	// pullWait is how long a promotion waits for siblings.
 	pullWait = 500 * time.Millisecond
+	// askEvery is the wait before a node that was started asks again, if somebody
+	// else seemed to lead.
+	askEvery = time.Second
 	// settle is how long a node that was deposed waits before it looks whether
 	// commands that were under way have changed anything.
 	settle = 100 * time.Millisecond
@@ -72,7 +75,14 @@ type Node struct {
 	replid2       string // the one before, shared up to end2
 	end2          uint64
 	log           ring
-	whole         bool // the store is the content at log.head, of this history
+	whole         bool   // the store is the content of one moment: at log.head, of this history
+	content       lead   // that the content is of
+	all           bool   // it led then and was stopped cleanly: it has all of that lead, and no number any more
+	unclean       bool   // the content is of before a crash
+	behind        bool   // somebody else has led since, or was about to
+	stage         int    // stageMost
+	partial       bool   // this lead began with a part of the content
+	kin           []Peer // of a replica: the other nodes of the group
 	clockBase     int64
 	links         map[LinkID]*link
 	dialed        LinkID
@@ -94,7 +104,7 @@ func New(c Config) *Node {
 	if c.RingBytes == 0 {
 		c.RingBytes = RingBytes
 	}
-	n := &Node{c: c, links: map[LinkID]*link{}}
+	n := &Node{c: c, links: map[LinkID]*link{}, stage: stageMost}
 	n.dialed = 1
 	n.log.most = c.RingBytes
 	n.lead.known = map[string]*replica{}
@@ -129,6 +139,9 @@ func (n *Node) Step(now Time, m Message) []Effect {
 	case Sent:
 		if l := n.links[m.Link]; l != nil {
 			l.flight -= m.Bytes
+			if l.kind == toAsker {
+				l.heard = n.now
+			}
 			n.pump(l)
 		}
 	case Closed:
@@ -141,6 +154,8 @@ func (n *Node) Step(now Time, m Message) []Effect {
 		n.onHello(m)
 	case Contact:
 		n.onContact(m)
+	case Configure:
+		n.configure(m)
 	default:
 		panic(fmt.Sprintf("replicate: message %T", m))
 	}
@@ -168,23 +183,32 @@ func (n *Node) onStart(m Start) {
 	n.log.reset(1)
 	n.watch.begin(n.now, &m.State)
 	n.watch.renew(n.c.FenceAfter)
-	for _, p := range m.State.Replicas {
-		n.lead.known[p.ID] = &replica{peer: p, counts: true, seen: n.now}
-	}
+	n.whole = true
+	defer n.touch()
 	if m.State.Primary != "" {
-		n.touch()
 		n.role = Following
+		n.behind = m.State.Behind
+		n.kin = m.State.Replicas
 		n.up.primary = m.State.Primary
 		n.emit(StoreFollows{true})
 		return
 	}
-	n.role, n.whole = Leading, true
-	n.raise(n.term + 1)
-	if len(n.lead.known) > 0 || n.watch.watched() {
-		// Somebody may have been promoted meanwhile.
-		n.doubt(!m.Clean)
-		n.watch.doubt.start = true
+	for _, p := range m.State.Replicas {
+		n.lead.known[p.ID] = &replica{peer: p, counts: true, seen: n.now}
 	}
+	n.role = Leading
+	n.term++
+	if len(n.lead.known) == 0 && !n.watch.watched() {
+		n.content.term = n.term
+		return
+	}
+	// Somebody may have been promoted meanwhile.
+	n.unclean = !m.Clean || m.State.Unclean
+	if !n.unclean {
+		n.content.term, n.all = m.State.Lead, m.State.Lead > 0
+	}
+	n.doubt()
+	n.watch.doubt.start, n.watch.doubt.heard = true, map[string]bool{}
 }
 
 func (n *Node) onTick(m Tick) {
@@ -203,9 +227,15 @@ func (n *Node) touch() { n.touched = true }
 
 // asState is what is to be remembered.
 func (n *Node) asState() State {
-	s := State{Term: n.term, Epoch: n.watch.epoch, Group: n.watch.group, Sentinels: n.watch.peers(), Replicas: n.lead.peers()}
-	if n.role == Following {
-		s.Primary = n.up.primary
+	s := State{
+		Term: n.term, Epoch: n.watch.epoch, Group: n.watch.group, Sentinels: n.watch.peers(), Replicas: n.lead.peers(),
+		Unclean: n.unclean, Behind: n.behind,
+	}
+	switch {
+	case n.role == Following:
+		s.Primary, s.Replicas = n.up.primary, n.kin
+	case n.promo == nil || n.promo.start:
+		s.Lead = n.content.term
 	}
 	return s
 }
@@ -222,6 +252,25 @@ func (n *Node) persist() {
 	}
 }
 
+// stale says that the content is of before the node was started.
+func (n *Node) stale() bool { return n.content.term == 0 }
+
+// apply has the store changed.
+func (n *Node) apply(e Apply) {
+	n.dropTakers()
+	n.emit(e)
+}
+
+// dropTakers ends the links on which all of the store is told to who is being
+// promoted: it is going to change.
+func (n *Node) dropTakers() {
+	for _, l := range n.sortedLinks() {
+		if l.kind == toAsker && (l.state == walking || l.state == reading) {
+			n.hangup(l)
+		}
+	}
+}
+
 // shut closes the doors: nothing decided until now leaves any more.
 func (n *Node) shut() { n.generation++ }
 
@@ -232,6 +281,9 @@ func (n *Node) publish() {
 	}
 	n.persist()
 	d := Doors{Role: n.role, Generation: n.generation, Whole: n.whole, Until: n.watch.lease}
+	if n.role == Following && n.stale() {
+		d.Whole = false
+	}
 	d.Open = n.role == Leading && n.watch.doubt == nil && n.depose == nil
 	d.NotReady = n.role == Leading && n.notReady()
 	if n.role == Leading {

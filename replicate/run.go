@@ -45,6 +45,7 @@ type Runner struct {
 	conns map[LinkID]*peerConn
 	walks map[LinkID]*walk
 	gate  Gate
+	round uint64 // cut last
 	tick  *time.Timer
 
 	tasks  chan func()
@@ -55,6 +56,7 @@ type Runner struct {
 	doors    atomic.Pointer[Doors]
 	status   atomic.Pointer[Status]
 	acked    atomic.Uint64 // rounds that enough replicas have
+	sent     atomic.Uint64 // rounds whose frames status.Offset counts
 	accepted atomic.Uint64 // link ids given to connections that came
 	mu       sync.Mutex
 	notify   func()
@@ -124,6 +126,29 @@ func (r *Runner) Ready(round uint64) bool {
 	default:
 	}
 	return false
+}
+
+// Shipped is the number of a frame that whoever has it has a round of the feed
+// too, if that was cut. It sees to it that it soon is.
+func (r *Runner) Shipped(round uint64) (number uint64, ok bool) {
+	if r.sent.Load() < round {
+		select {
+		case r.wanted <- struct{}{}:
+		default:
+		}
+		return 0, false
+	}
+	return r.status.Load().Offset, true
+}
+
+// Having is how many replicas are known to have all frames up to a number.
+func (r *Runner) Having(number uint64) (replicas int) {
+	for _, p := range r.status.Load().Replicas {
+		if p.Online && p.Acked >= number {
+			replicas++
+		}
+	}
+	return replicas
 }
 
 // Notify has f called whenever Ready may answer otherwise than before, or the
@@ -208,6 +233,7 @@ func (r *Runner) step(m Message) {
 	r.queue = nil
 	st := r.node.Status(r.o.Now())
 	r.status.Store(&st)
+	r.sent.Store(r.round)
 }
 
 func (r *Runner) carryOut(e Effect) {
@@ -315,6 +341,7 @@ func (r *Runner) cut(e Cut) {
 	if len(raw) == 0 {
 		number--
 	}
+	r.round = round.Number
 	r.gate.Cut(round.Number, number)
 	r.released()
 	r.queue = append(r.queue, RoundCut{raw})

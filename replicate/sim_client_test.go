@@ -35,6 +35,7 @@ type reply struct {
 
 // A grant is a positive answer that has left.
 type grant struct {
+	acked     [simNodes]bool // all who had to, if all had to
 	key, cost int64
 	at, left  Time  // of the decision, and of the last byte
 	clock     int64 // of the decision, ms
@@ -166,6 +167,12 @@ func (p *proc) tryLeave(r *reply) {
 	}
 	r.done = true
 	r.left = w.now
+	if w.conf.acks == AckAll {
+		for i, h := range w.nodes {
+			x := p.node.lead.known[h.peer().ID]
+			r.acked[i] = x != nil && x.counts
+		}
+	}
 	w.ledger.granted(r.grant)
 }
 
@@ -197,7 +204,7 @@ type ledger struct {
 	seq      int
 	lastNode int
 	opens    []opening
-	begun    map[*proc]attempt
+	begun    map[*proc][]attempt // since it decided last
 }
 
 // An opening is a node that begins to decide with content from elsewhere.
@@ -206,8 +213,8 @@ type opening struct {
 	term      uint64
 	at        Time
 	contentAt Time
-	partial   bool // the content was never whole: nothing is promised
-	disk      bool // it is from the disk
+	partial   bool // the content is not whole: nothing is promised but what others had
+	disk      bool // it is from the disk: the same
 	reachable []Time
 }
 
@@ -216,7 +223,6 @@ type attempt struct {
 	at     Time
 	others [simNodes]*proc // those that could be reached
 	have   [simNodes]Time
-	whole  bool
 	stale  bool
 }
 
@@ -230,19 +236,26 @@ func (w *world) reaches(a, b int) bool {
 	return !w.cut[a][b] && !w.cut[b][a] && w.slow[a][b] < quick && w.slow[b][a] < quick
 }
 
+// promoting notes how things stand when a node begins to ask the others what they
+// have.
 func (l *ledger) promoting(p *proc) {
-	if p.doors.Role != Following {
-		return
-	}
 	w := l.w
-	a := attempt{at: w.now, whole: p.node.whole, stale: p.node.replid == ""}
+	a := attempt{at: w.now, stale: p.node.stale()}
 	for i, h := range w.nodes {
-		if o := h.proc; o != nil && o != p && !o.paused && w.reaches(p.host.id, i) && o.doors.Role == Following && o.node.whole &&
-			slices.ContainsFunc(p.node.up.peers, func(x Peer) bool { return x.ID == h.peer().ID }) {
-			a.others[i], a.have[i] = o, o.contentAt
+		o := h.proc
+		if o == nil || o == p || o.paused || !w.reaches(p.host.id, i) || !p.node.knows(h.peer().ID) {
+			continue
+		}
+		if o.node.whole && o.node.up.full == "" && !o.node.stale() {
+			a.others[i], a.have[i] = o, o.contentTime()
 		}
 	}
-	l.begun[p] = a
+	l.begun[p] = append(l.begun[p], a)
+}
+
+// knows says whether a node counts another one among its group.
+func (n *Node) knows(id string) bool {
+	return n.lead.known[id] != nil || slices.ContainsFunc(n.kin, func(p Peer) bool { return p.ID == id })
 }
 
 func (p *proc) setDoors(d Doors) {
@@ -251,9 +264,13 @@ func (p *proc) setDoors(d Doors) {
 	if d.Role == Leading && was.Role != Leading {
 		p.w.logf("n%d leads in term %d, open %v", p.host.id, p.node.term, d.Open)
 	}
+	if d.Role == Promoting && was.Role != Promoting || d.Role == Leading && was.Role == Following {
+		p.w.ledger.promoting(p)
+	}
 	if d.Open && !was.Open {
 		p.w.ledger.opened(p)
 	} else if was.Open && !d.Open {
+		p.contentAt = p.w.now
 		p.w.logf("n%d closes", p.host.id)
 	}
 	if d.Generation != was.Generation {
@@ -264,23 +281,19 @@ func (p *proc) setDoors(d Doors) {
 func (l *ledger) opened(p *proc) {
 	w := l.w
 	w.logf("n%d opens in term %d", p.host.id, p.node.term)
-	for _, o := range l.opens {
-		if o.node == p.host.id && o.term == p.node.term && p.contentAt == o.contentAt {
-			return // again, with its own content
-		}
-	}
 	o := opening{node: p.host.id, term: p.node.term, at: w.now, contentAt: p.contentAt}
-	a, promoted := l.begun[p]
-	o.disk = !promoted || a.stale
-	if promoted {
-		o.partial = !a.whole
+	attempts := l.begun[p]
+	delete(l.begun, p)
+	o.partial = p.node.partial
+	o.disk = len(attempts) == 0
+	for _, a := range attempts {
+		o.disk = o.disk || a.stale
 		for i, other := range a.others {
 			if other == nil || w.nodes[i].proc != other || other.paused || !w.reaches(p.host.id, i) || w.cutAt[i][p.host.id] > a.at || w.cutAt[p.host.id][i] > a.at || other.pausedAt > a.at {
 				continue
 			}
 			o.reachable = append(o.reachable, a.have[i])
 		}
-		delete(l.begun, p)
 	}
 	l.opens = append(l.opens, o)
 }
@@ -368,13 +381,13 @@ func (l *ledger) lost(o *opening, key int64) (sum int64, why string) {
 			continue
 		}
 		sum += g.cost
-		if o.partial || o.disk || l.w.conf.acks == 0 {
+		if l.w.conf.acks == 0 {
 			continue
 		}
 		say := fmt.Sprintf("n%d opens in term %d at %.4f without a grant of n%d at %.4f, its content is of %.4f",
 			o.node, o.term, (o.at - simStart).Seconds(), g.node, (g.at - simStart).Seconds(), (o.contentAt - simStart).Seconds())
-		if l.w.conf.acks == AckAll {
-			return 0, say + ", though all had acked"
+		if g.acked[o.node] && !o.partial && !o.disk {
+			return 0, say + ", though it had acked, as all had"
 		}
 		for _, have := range o.reachable {
 			if have >= g.at {

@@ -49,6 +49,26 @@ var plantedFaults = []planted{
 		w.setCut(2, 1, false)
 		w.until(w.now + 5*time.Second)
 	}},
+	{"a younger content is not taken whole", noTake, func(c *scenario) { c.acks, c.prefer = 1, 1 }, func(w *world) {
+		// n1 lags by what n2, started anew, has not in its log.
+		w.until(w.now + 2*time.Second)
+		w.setCut(0, 1, true)
+		w.until(w.now + 500*time.Millisecond)
+		w.stop(w.nodes[2], false, 100*time.Millisecond)
+		w.until(w.now + 2*time.Second)
+		w.crashLeader()
+	}},
+	{"a crash forgotten over a clean stop", forgetUnclean, func(c *scenario) { c.acks = 1 }, func(w *world) {
+		w.until(w.now + 2500*time.Millisecond)
+		p := w.anyLeader()
+		if p == nil {
+			return
+		}
+		w.stop(p.host, false, 50*time.Millisecond)
+		w.until(w.now + 100*time.Millisecond)
+		w.stop(p.host, true, 50*time.Millisecond)
+		w.until(w.now + 6*time.Second)
+	}},
 }
 
 // pauseLeader stops the primary's process for a while, as SIGSTOP does.

@@ -105,6 +105,9 @@ func (h *host) start() {
 		if state, err = ParseState(h.state); err != nil {
 			panic(err)
 		}
+		if w.conf.fault == forgetUnclean && state.Unclean {
+			state.Unclean, state.Lead = false, state.Term
+		}
 	} else if h.id > 0 {
 		state.Primary = nodeAddr(0)
 	}
@@ -113,6 +116,9 @@ func (h *host) start() {
 		NewID: func() string { w.ids++; return fmt.Sprintf("%040d", w.ids) },
 		Acks:  w.conf.acks, FenceAfter: w.conf.fenceAfter, RingBytes: w.conf.ringBytes,
 	})
+	if w.conf.ringBytes != 0 {
+		p.node.stage = 1000
+	}
 	h.proc = p
 	w.logf("n%d starts, clean %v, primary %q", h.id, h.clean || !h.everRan, state.Primary)
 	p.tell(Start{State: state, Clean: h.clean || !h.everRan, Clock: clock})
@@ -186,7 +192,7 @@ func (p *proc) flush() {
 
 // contentTime is up to when the store has all that was decided.
 func (p *proc) contentTime() Time {
-	if p.doors.Role == Leading {
+	if p.doors.Open {
 		return p.w.now
 	}
 	return p.contentAt
@@ -269,7 +275,12 @@ func (p *proc) tell(m Message) {
 	for len(p.queue) > 0 {
 		m := p.queue[0]
 		p.queue = p.queue[1:]
-		for _, e := range p.node.Step(p.w.now, m) {
+		taken, takes := p.takes(m)
+		effects := p.node.Step(p.w.now, m)
+		if takes {
+			p.contentAt = taken
+		}
+		for _, e := range effects {
 			p.do(e)
 		}
 		p.noteContent()
@@ -282,12 +293,31 @@ func (p *proc) tell(m Message) {
 	p.busy = false
 }
 
+// takes says whether a message completes what is taken of another node's content,
+// and up to when that is.
+func (p *proc) takes(m Message) (at Time, ok bool) {
+	r, ok := m.(Received)
+	if !ok || r.Frame.kind != typeWhole || p.byLink[r.Link] == nil {
+		return 0, false
+	}
+	l := p.node.links[r.Link]
+	if l == nil || !p.node.takesFrom(l) {
+		return 0, false
+	}
+	c := p.byLink[r.Link]
+	return c.ends[1-c.side(p)].p.contentTime(), true
+}
+
 func (p *proc) do(e Effect) {
 	w := p.w
 	switch e := e.(type) {
 	case Send:
 		if c := p.byLink[e.Link]; c != nil {
 			if w.conf.fault == noFence && len(e.Raw) > frameHead && e.Raw[4] == byte(typePull) && e.Raw[6] == wireVersion {
+				return
+			}
+			if w.conf.fault == noTake && e.Raw[4] == byte(typeFull) && e.Raw[6] == wireVersion {
+				p.queue = append(p.queue, Closed{Link: e.Link})
 				return
 			}
 			c.write(c.side(p), e.Raw, false)
@@ -308,8 +338,8 @@ func (p *proc) do(e Effect) {
 	case Cut:
 		p.cut(e)
 	case BeginWalk:
-		if head := (frameOf{p.node.replid, p.node.log.head()}); w.ledger.cutAt[head] == 0 {
-			w.ledger.cutAt[head] = w.now
+		if head := (frameOf{p.node.replid, p.node.log.head()}); head.replid != "" && w.ledger.cutAt[head] == 0 {
+			w.ledger.cutAt[head] = p.contentTime()
 		}
 		p.walks[e.Link] = &simWalk{walk: p.ship.Walk(), limits: p.store.Limits().Changes()}
 	case ReadChunk:
@@ -351,7 +381,7 @@ func (p *proc) cut(e Cut) {
 	if len(raw) == 0 {
 		number--
 	} else {
-		p.w.ledger.cutAt[frameOf{p.node.replid, e.Number}] = p.w.now
+		p.w.ledger.cutAt[frameOf{p.node.replid, e.Number}] = p.contentTime()
 	}
 	p.gate.Cut(r.Number, number)
 	p.queue = append(p.queue, RoundCut{raw})
@@ -387,7 +417,7 @@ func (p *proc) apply(e Apply) {
 
 // noteContent notes up to when the content is, after a step.
 func (p *proc) noteContent() {
-	if p.node.role == Leading || !p.node.whole || p.node.up.full != "" {
+	if p.node.role == Leading || !p.node.whole || p.node.up.full != "" || p.node.replid == "" {
 		return
 	}
 	if at, ok := p.w.ledger.cutAt[frameOf{p.node.replid, p.node.log.head()}]; ok {

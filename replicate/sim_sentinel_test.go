@@ -522,7 +522,6 @@ func (s *simSentinel) slaveof(i, to int) {
 		}
 		p.later(func() {
 			if to < 0 {
-				w.ledger.promoting(p)
 				p.tell(Lead{})
 			} else {
 				p.tell(Follow{nodeAddr(to)})

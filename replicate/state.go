@@ -14,16 +14,28 @@ type State struct {
 	Epoch   uint64 // the highest heard of Sentinel's configurations
 	Primary string // address of the primary followed; empty = this node leads
 	Group   string // Sentinel's name for the nodes, empty = none heard
-	// Replicas are those that followed this node, and Sentinels those that watch
-	// it, the id the first 8 hex digits of theirs.
+	// Replicas are the other nodes of the group, those that followed this one or the
+	// same primary, and Sentinels those that watch it, the id the first 8 hex digits
+	// of theirs.
 	Replicas, Sentinels []Peer
+	// Lead is the term of the lead of which the content has everything, 0 = of none.
+	// Unclean: it lacks what was decided before a crash; Behind: somebody else has led
+	// since.
+	Lead            uint64
+	Unclean, Behind bool
 }
 
 const stateHead = "rlserver-replication 1"
 
 func (s *State) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nterm %d\nepoch %d\n", stateHead, s.Term, s.Epoch)
+	fmt.Fprintf(&b, "%s\nterm %d\nepoch %d\nlead %d\n", stateHead, s.Term, s.Epoch, s.Lead)
+	if s.Unclean {
+		b.WriteString("unclean\n")
+	}
+	if s.Behind {
+		b.WriteString("behind\n")
+	}
 	if s.Primary != "" {
 		fmt.Fprintf(&b, "primary %s\n", s.Primary)
 	}
@@ -50,6 +62,12 @@ func ParseState(text string) (s State, err error) {
 		switch {
 		case len(words) == 1 && words[0] == "end":
 			return s, nil
+		case len(words) == 1 && words[0] == "unclean":
+			s.Unclean = true
+		case len(words) == 1 && words[0] == "behind":
+			s.Behind = true
+		case len(words) == 2 && words[0] == "lead":
+			s.Lead, err = strconv.ParseUint(words[1], 10, 64)
 		case len(words) == 2 && words[0] == "term":
 			s.Term, err = strconv.ParseUint(words[1], 10, 64)
 		case len(words) == 2 && words[0] == "epoch":

@@ -8,7 +8,7 @@ type Status struct {
 	Offset, End2    uint64 // frames
 	First           uint64 // number of the first frame in the log
 	LogBytes        int
-	Fenced          bool // leads and may not decide
+	Fenced          bool // leads, or is about to, and may not decide
 	Sentinels       int
 
 	// Of a replica.
@@ -17,6 +17,7 @@ type Status struct {
 	Syncing   bool // a full sync is under way
 	Whole     bool // what the store has is the content of one moment
 	Stale     bool // that is of before the node was started
+	Behind    bool // somebody else has led, or was about to, of whom this node has nothing
 	HeardAgo  Time // since the primary said something
 	DownSince Time // 0 if there is a link
 
@@ -37,13 +38,13 @@ func (n *Node) Status(now Time) Status {
 	s := Status{
 		Role: n.role, Term: n.term, Epoch: n.watch.epoch, Replid: n.replid, Replid2: n.replid2,
 		Offset: n.log.head(), End2: n.end2, First: n.log.first(), LogBytes: n.log.bytes,
-		Fenced: n.role == Leading && !n.put.Open, Sentinels: len(n.watch.peers()),
+		Fenced: n.role != Following && !n.put.Open, Sentinels: len(n.watch.peers()),
 	}
 	if n.role != Leading {
 		s.Primary = n.up.primary
 		s.Link = n.up.link != nil && n.up.synced && n.up.full == "" && n.whole
 		s.Syncing = n.up.link != nil && n.up.synced && !s.Link
-		s.Whole, s.Stale = n.whole, n.replid == ""
+		s.Whole, s.Stale, s.Behind = n.whole, n.stale(), n.behind
 		s.HeardAgo = now - n.up.heard
 		if n.up.link == nil {
 			s.DownSince = now - n.up.downAt
@@ -65,17 +66,27 @@ func (n *Node) Status(now Time) Status {
 }
 
 // stalePriority is added to the priority of a replica that has nothing but what
-// it had on disk: Sentinel takes it only if there is no other.
-const stalePriority = 100_000
+// it had on disk, and behindPriority to that of one that lacks all of a later lead:
+// Sentinel takes it only if there is no other.
+const (
+	stalePriority  = 100_000
+	behindPriority = 200_000
+)
 
 // Priority is what Sentinel is to be told of a replica whose replica-priority is
 // this: the lowest is promoted first, and 0 never.
 func (s *Status) Priority(configured int) int {
-	switch {
-	case configured == 0 || s.Role == Following && !s.Whole:
+	if s.Role != Following || configured == 0 {
+		return configured
+	}
+	if !s.Whole {
 		return 0
-	case s.Role == Following && s.Stale:
-		return configured + stalePriority
+	}
+	if s.Stale {
+		configured += stalePriority
+	}
+	if s.Behind {
+		configured += behindPriority
 	}
 	return configured
 }

@@ -597,6 +597,46 @@ func TestShutdownUnderLoad(t *testing.T) {
 	until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
+// TestStopReachesWhoSends: a peer that still sends, and reads late, gets every
+// reply of a server that stopped, and then its end, not a reset.
+func TestStopReachesWhoSends(t *testing.T) {
+	carried(t, nil, func(t *testing.T, srv *Server, addr string) {
+		c := connect(t, addr)
+		c.Conn.(*net.TCPConn).SetReadBuffer(32 << 10)
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			for {
+				if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+					return
+				}
+			}
+		}()
+		until(t, "the peer has been heard", func() bool { return srv.Stats().Commands > 1000 })
+		stopped := make(chan struct{})
+		go func() {
+			srv.Shutdown(context.Background())
+			close(stopped)
+		}()
+		until(t, "it is no longer", func() bool {
+			before := srv.Stats().Commands
+			time.Sleep(2 * drainFor)
+			return srv.isClosing() && srv.Stats().Commands == before
+		})
+		read, err := int64(0), error(nil)
+		for n := int64(1); n > 0; read += n {
+			n, err = io.CopyN(io.Discard, c.r, 4<<10)
+			time.Sleep(time.Millisecond) // or the server would not have to wait
+		}
+		if want := 7 * int64(srv.Stats().Commands); err != io.EOF || read != want {
+			t.Errorf("%d bytes of replies, want %d: %v", read, want, err)
+		}
+		c.Close()
+		<-sent
+		<-stopped
+	})
+}
+
 // TestAnswersWithoutAllocating: a command costs no allocation, from the socket
 // and back to it.
 func TestAnswersWithoutAllocating(t *testing.T) {

@@ -31,7 +31,7 @@ var categories = []category{
 	{"admin", has(flagAdmin)},
 	{"fast", has(flagFast)},
 	{"slow", func(c *command) bool { return c.flags&flagFast == 0 }},
-	{"blocking", never},
+	{"blocking", func(c *command) bool { return c.isAlso("blocking") }},
 	{"dangerous", func(c *command) bool { return c.flags&flagAdmin != 0 || c.isAlso("dangerous") }},
 	// What a client says of its own connection. Redis has what is done to others
 	// in here too, CLIENT KILL and its like; those are for operators alone.

@@ -24,6 +24,7 @@ type conn struct {
 	readable time.Time     // the read deadline in force; zero = none
 	writable time.Time     // the write deadline in force
 	draining atomic.Int64  // Unix ns until which a stopping server still reads; 0 = it does not stop
+	heard    bool          // a stopping server has heard something since
 	bell     chan struct{} // rings for a connection that rests; holds one ring
 }
 
@@ -40,6 +41,7 @@ func (c *conn) start() {
 			}
 		}
 		if !c.given {
+			c.part()
 			c.nc.Close()
 		}
 		c.s.end()
@@ -66,7 +68,7 @@ func (c *conn) step() bool {
 		return false
 	case rest:
 		<-c.bell
-		return c.draining.Load() == 0
+		return c.draining.Load() == 0 && !c.abandons(presenceAt(c.nc), c.stopsReading(), time.Now())
 	case feedOn, feedLater: // the scheduler gives others their turn
 		return c.s.turn == nil || !c.abandons(presenceAt(c.nc), c.stopsReading(), time.Now())
 	}
@@ -130,10 +132,21 @@ func (c *conn) read() bool {
 	c.in.got(n)
 	c.srv.counters.bytesIn.Add(uint64(n))
 	if err == nil || n > 0 {
+		c.heard = c.draining.Load() != 0
 		return true
 	}
 	c.ended(err)
 	return false
+}
+
+// part tells a peer that may still be sending of the end: see partFor.
+func (c *conn) part() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !c.heard || !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.nc.SetReadDeadline(time.Now().Add(partFor))
+	io.Copy(io.Discard, c.nc)
 }
 
 // ended notes why a connection ended.

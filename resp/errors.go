@@ -16,6 +16,7 @@ const (
 	errMisconf       = "MISCONF Errors writing to the data directory: " // and what the system said
 	errReadOnly      = "READONLY You can't write against a read only replica."
 	errNoReplication = "ERR this server is alone: it has no replication"
+	errWaitReplica   = "ERR WAIT cannot be used with replica instances. Please also note that writes to replicas are just local and are not propagated."
 	errMasterPort    = "ERR Invalid master port"
 	errRedisSync     = "ERR a Redis cannot follow this server: only another rlserver can, by RL.SYNC"
 	errLoading       = "LOADING Redis is loading the dataset in memory"

@@ -74,6 +74,7 @@ func rlFeedback(s *Session, args [][]byte) {
 		return
 	}
 	s.round = max(s.round, due)
+	s.shipped(s.srv.store.Shipping())
 	if f.ok {
 		s.run.allowed++
 	} else {

@@ -23,6 +23,11 @@ type Replication interface {
 	Acked(round uint64) (ready bool, err error)
 	// Await is Acked for who waits.
 	Await(round uint64) error
+	// Shipped is the frame that a round of the second feed is in, or one after it, if
+	// it is in one: it sees to it that it soon is. Having is how many replicas are
+	// known to have a frame.
+	Shipped(round uint64) (frame uint64, ok bool)
+	Having(frame uint64) (replicas int)
 	// Notify has f called whenever Acked may answer otherwise than before. f must
 	// not wait.
 	Notify(f func())

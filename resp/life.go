@@ -32,7 +32,8 @@ type carrier interface {
 	drain(by time.Time)
 	// cut ends the connection now.
 	cut()
-	// wake has a connection that rests call Feed again. srv.mu is held.
+	// wake has a connection that rests call Feed again. It may be called from any
+	// goroutine.
 	wake()
 	// push sends what comes unasked, behind what is under way. It may be called from
 	// any goroutine.

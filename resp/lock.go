@@ -25,10 +25,18 @@ func (s *Session) lockAll() shard.Tx {
 func (s *Session) unlock(tx *shard.Tx) {
 	if s.tx == nil {
 		s.round = max(s.round, tx.Due())
-		if s.srv.shipping.Load() {
-			s.ship = max(s.ship, tx.Shipped())
+		if round := tx.Shipped(); round != 0 {
+			s.shipped(round)
 		}
 		tx.Unlock()
+	}
+}
+
+// shipped notes that something was changed in a round of the second feed.
+func (s *Session) shipped(round uint64) {
+	s.wrote = max(s.wrote, round)
+	if s.srv.shipping.Load() {
+		s.ship = max(s.ship, round)
 	}
 }
 
@@ -69,6 +77,7 @@ func (s *Session) setLimit(n shard.NamedLimit) error {
 		return s.tx.SetLimit(n)
 	}
 	_, err := s.srv.store.Limits().SetNamed(n)
+	s.shipped(s.srv.store.Shipping())
 	return err
 }
 
@@ -78,5 +87,6 @@ func (s *Session) deleteLimit(name []byte) (found bool, err error) {
 		return s.tx.DeleteLimit(name)
 	}
 	_, found, err = s.srv.store.Limits().Delete(name)
+	s.shipped(s.srv.store.Shipping())
 	return found, err
 }

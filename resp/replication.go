@@ -26,6 +26,7 @@ func replicationRows() []*command {
 		{name: "psync", arity: -3, flags: always | flagAdmin | flagNoMulti, group: "server", summary: "Refused: a Redis cannot follow this server.", reply: "none", run: redisSync,
 			args: []arg{{name: "replicationid", kind: "string"}, {name: "offset", kind: "integer"}}},
 		{name: "sync", arity: 1, flags: always | flagAdmin | flagNoMulti, group: "server", summary: "Refused: a Redis cannot follow this server.", reply: "none", run: redisSync},
+		waitRow(),
 	}
 }
 

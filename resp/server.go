@@ -266,6 +266,11 @@ func (srv *Server) connections() int64 {
 // drainFor is how long a stopping server still reads what clients had sent.
 const drainFor = 50 * time.Millisecond
 
+// partFor is how long a stopping server, after its last reply, lets a peer that
+// was still sending read. Closing a socket with unread input resets it, and the
+// peer's kernel then drops replies that the peer has not read.
+const partFor = time.Second
+
 // Shutdown stops accepting, answers what was received, and closes every
 // connection; what has not ended when ctx does is cut off. A connection that
 // waits for the disk then is not waited for: it ends when the disk answers.

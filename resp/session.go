@@ -40,6 +40,7 @@ type Session struct {
 	out      []byte
 	act      action
 	round    uint64 // durable round the output waits for; 0 = none
+	wrote    uint64 // the latest round of the second feed that this conversation changed something in; 0 = it has not
 	ship     uint64 // round of the second feed that replicas must have before the output leaves; 0 = none
 	full     bool   // Feed stopped for the output's sake or between turns, not for want of input
 	long     bool   // Feed stopped because it had worked for feedNs

@@ -17,6 +17,7 @@ const (
 	writing                  // room for its output; it is not read from meanwhile
 	gated                    // its round to be durable, or its time
 	resting                  // the end of a pause; it is not in the epoll set meanwhile
+	parting                  // its peer to end too, after its own end was said
 	gone                     // nothing: it is closed
 )
 
@@ -39,6 +40,7 @@ type sock struct {
 	writeBy time.Time // when out must be out
 	until   time.Time // a stopping server reads until then; zero = it does not stop
 	drained bool      // the last read of a stopping server was made
+	heard   bool      // a stopping server has heard something since
 }
 
 // start hands the socket to its loop.
@@ -68,7 +70,10 @@ func (c *sock) wake() {
 	c.loop.post(func() {
 		if c.state == resting && c.expect(syscall.EPOLL_CTL_ADD, syscall.EPOLLIN) {
 			c.state = reading
-			if c.sendPushed() {
+			switch {
+			case c.s.turn != nil && c.abandons(presenceOf(c.fd), c.until, time.Now()): // WAIT
+				c.close()
+			case c.sendPushed():
 				c.turn(c.in.buf)
 			}
 		}
@@ -145,6 +150,10 @@ func (c *sock) ready() {
 		c.flush()
 	case gated:
 		c.overhear()
+	case parting:
+		if n, errno := readFd(c.fd, c.loop.in); n <= 0 && errno != syscall.EAGAIN && errno != syscall.EINTR {
+			c.close()
+		}
 	}
 }
 
@@ -161,6 +170,7 @@ func (c *sock) read() {
 	switch {
 	case n > 0:
 		c.srv.counters.bytesIn.Add(uint64(n))
+		c.heard = !c.until.IsZero()
 		c.turn(area[:have+n])
 	case errno == syscall.EAGAIN || errno == syscall.EINTR:
 	default:
@@ -293,7 +303,7 @@ func (c *sock) deadline() time.Time {
 		return nearest(c.readBy(), c.until)
 	case writing:
 		return c.writeBy
-	case resting:
+	case resting, parting:
 		return c.until
 	}
 	return time.Time{}
@@ -304,7 +314,7 @@ func (c *sock) deadline() time.Time {
 func (c *sock) late() {
 	draining := c.state == reading && !c.until.IsZero() && !c.loop.now.Before(c.until)
 	if !draining {
-		if c.state != resting {
+		if c.state == reading || c.state == writing {
 			c.srv.counters.timeouts.Add(1)
 		}
 		c.close()
@@ -315,6 +325,17 @@ func (c *sock) late() {
 		c.read()
 	}
 	if c.state == reading {
-		c.close()
+		c.part()
 	}
+}
+
+// part ends the connection of a peer that may still be sending: see partFor.
+func (c *sock) part() {
+	if !c.heard || syscall.Shutdown(c.fd, syscall.SHUT_WR) != nil {
+		c.close()
+		return
+	}
+	c.in, c.state = inbox{}, parting
+	c.until = c.loop.now.Add(partFor)
+	c.loop.watch(c, c.until)
 }

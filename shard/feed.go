@@ -175,6 +175,9 @@ func (f *Feed) Pending() int {
 		sh := &f.store.shards[i]
 		sh.mu.Lock()
 		n += len(sh.feeds[f.n][f.round.Load()&1].refs)
+		if i == 0 && f.cleared[f.round.Load()&1] { // under any shard's lock
+			n++
+		}
 		sh.mu.Unlock()
 	}
 	_, _, limits := f.store.limits.figures(f)

@@ -64,5 +64,18 @@ func (sh *shard) forgetSet(set *changeSet, bit byte) {
 }
 
 // Shipped is the round of the second feed that the changes of this Tx land in,
-// 0 if there is no second feed or it is off.
-func (t *Tx) Shipped() uint64 { return t.w.rounds[1] }
+// 0 if it has changed nothing or there is no second feed or it is off.
+func (t *Tx) Shipped() uint64 {
+	if !t.changed {
+		return 0
+	}
+	return t.w.rounds[1]
+}
+
+// Shipping is the open round of the second feed, or 0: what was changed until now
+// is in this one or in one before.
+func (s *Store) Shipping() uint64 {
+	s.limits.mu.Lock() // On and Off have it
+	defer s.limits.mu.Unlock()
+	return s.writer().rounds[1]
+}

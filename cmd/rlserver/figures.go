@@ -20,7 +20,7 @@ func (r *replication) Figures() [][2]string {
 	st := run.Status()
 	var f figures
 	if st.Role == replicate.Following {
-		f.ofReplica(&st, r.priority)
+		f.ofReplica(&st, r.n.config.Values().ReplicaPriority)
 	} else {
 		f.add("role", "master")
 	}
@@ -42,7 +42,7 @@ func (r *replication) Figures() [][2]string {
 	f.add("repl_backlog_size", replicate.RingBytes)
 	f.add("repl_backlog_first_byte_offset", st.First)
 	f.add("repl_backlog_histlen", st.LogBytes)
-	f.ours(&st, run.Doors())
+	f.ours(&st, run.Doors(), r.stats().AcksLate)
 	return f
 }
 
@@ -108,7 +108,7 @@ func (f *figures) replicas(st *replicate.Status) {
 	}
 }
 
-func (f *figures) ours(st *replicate.Status, d *replicate.Doors) {
+func (f *figures) ours(st *replicate.Status, d *replicate.Doors, late uint64) {
 	f.add("rl_term", st.Term)
 	f.add("rl_epoch", st.Epoch)
 	fenced := 0
@@ -118,11 +118,16 @@ func (f *figures) ours(st *replicate.Status, d *replicate.Doors) {
 	f.add("rl_fenced", fenced)
 	f.add("rl_sentinels", st.Sentinels)
 	f.add("rl_acks_needed", d.Acks)
-	behind := time.Duration(0)
+	f.add("rl_acks_timed_out", late)
+	f.add("rl_lag_ms", lag(st).Milliseconds())
+}
+
+// lag is the age of the oldest change that an attached replica has not acked.
+func lag(st *replicate.Status) (behind time.Duration) {
 	for _, p := range st.Replicas {
 		if p.Attached {
 			behind = max(behind, p.Behind)
 		}
 	}
-	f.add("rl_lag_ms", behind.Milliseconds())
+	return behind
 }

@@ -165,7 +165,6 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 		n.memory.set(v.MaxMemory)
 		return nil
 	}, "maxmemory")
-	n.config.OnSet(func(Values) error { return nil }, "masteruser", "masterauth") // read at each dial
 }
 
 // settings are the options as sessions obey them.
@@ -192,7 +191,7 @@ func (n *node) askStop(saving bool) {
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
 		Stats: func() []any {
-			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store)}
+			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store), n.repl.stats()}
 		},
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})

@@ -21,6 +21,7 @@ type Values struct {
 	TLSKeyFile       string
 	TLSCACertFile    string // empty: none
 	TLSAuthClients   string // yes, optional or no: see authClients
+	TLSReplication   bool   // other nodes are reached by TLS
 	UnixSocket       string // path; empty: none
 	UnixSocketPerm   int    // its mode; 0: what the umask leaves
 	Dir              string
@@ -99,6 +100,8 @@ var options = []option{
 		kind: optionalPath(func(v *Values) *string { return &v.TLSCACertFile })},
 	{name: "tls-auth-clients", def: "yes", help: "clients need a certificate, may have one, or are not asked",
 		kind: enum(func(v *Values) *string { return &v.TLSAuthClients }, "yes", "no", "optional")},
+	{name: "tls-replication", def: "no", help: "connect to the primary and other nodes by TLS, and name them tls-port for it",
+		kind: boolean(func(v *Values) *bool { return &v.TLSReplication })},
 	{name: "unixsocket", def: "", help: "path of a unix socket to listen on as well; empty: none",
 		kind: optionalPath(func(v *Values) *string { return &v.UnixSocket })},
 	{name: "unixsocketperm", def: "0", help: "its mode, such as 770; 0: what the umask leaves",
@@ -143,19 +146,19 @@ var options = []option{
 		kind: word(func(v *Values) *string { return &v.MasterUser })},
 	{name: "masterauth", def: "", help: "password to present to a primary; empty: none", live: true, secret: true,
 		kind: password(func(v *Values) *secret { return &v.MasterAuth })},
-	{name: "repl-ack", def: "0", help: "how many replicas must have a change before its reply leaves: 0 to 9, majority, all",
+	{name: "repl-ack", def: "0", help: "how many replicas must have a change before its reply leaves: 0 to 9, majority, all", live: true,
 		kind: enum(func(v *Values) *string { return &v.ReplAck }, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "majority", "all")},
-	{name: "repl-ack-timeout", def: "1s", help: "how long a reply waits for them",
+	{name: "repl-ack-timeout", def: "1s", help: "how long a reply waits for them", live: true,
 		kind: duration(10*time.Millisecond, time.Minute, func(v *Values) *time.Duration { return &v.ReplAckTimeout })},
-	{name: "repl-ack-on-timeout", def: "degrade", help: "then answer all the same, or refuse",
+	{name: "repl-ack-on-timeout", def: "degrade", help: "then answer all the same, or refuse", live: true,
 		kind: enum(func(v *Values) *string { return &v.ReplAckOnTimeout }, "degrade", "refuse")},
-	{name: "fence-after", def: "1500ms", help: "a primary decides so long after most Sentinels were heard; below their down-after",
+	{name: "fence-after", def: "1500ms", help: "a primary decides so long after most Sentinels were heard; below their down-after", live: true,
 		kind: duration(200*time.Millisecond, time.Hour, func(v *Values) *time.Duration { return &v.FenceAfter })},
 	{name: "replica-announce-ip", def: "", help: "address at which others reach this node; empty: where it listens",
 		kind: word(func(v *Values) *string { return &v.ReplicaAnnounceIP })},
 	{name: "replica-announce-port", def: "0", help: "and its port; 0: where it listens",
 		kind: integer(0, 65535, func(v *Values) *int { return &v.ReplicaAnnouncePort })},
-	{name: "replica-priority", def: "100", help: "the replica with the lowest is promoted first; 0: never",
+	{name: "replica-priority", def: "100", help: "the replica with the lowest is promoted first; 0: never", live: true,
 		kind: integer(0, 1000, func(v *Values) *int { return &v.ReplicaPriority })},
 	{name: "shards", def: "0", help: "parts of the keyspace, a power of two; 0: from the cores",
 		kind: powerOfTwo(shard.MaxShards, func(v *Values) *int { return &v.Shards })},

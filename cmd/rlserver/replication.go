@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -26,10 +28,10 @@ type replication struct {
 	run      atomic.Pointer[replicate.Runner] // nil until the data is loaded
 	path     string
 	id       string
-	addr     string // that this node announces
-	priority int
-	refuse   bool // a reply that replicas did not acknowledge in time is not sent
-	patience time.Duration
+	addr     string       // that this node announces
+	refuse   atomic.Bool  // a reply that replicas did not acknowledge in time is not sent
+	patience atomic.Int64 // how long they have, ns
+	warned   atomic.Int64 // since boot, ns: no warning about TLS before
 
 	mu      sync.Mutex
 	notify  func()
@@ -48,16 +50,42 @@ type ackAsked struct {
 // roleFile is where the role is kept, in the data directory.
 const roleFile = "role"
 
+// warnEvery is the least time between two warnings about the same.
+const warnEvery = time.Minute
+
 var errNoAcks = errors.New("too few replicas acknowledged a change within repl-ack-timeout")
 
 // ackModes are the values of repl-ack that are no number.
 var ackModes = map[string]replicate.AckMode{"majority": replicate.AckMajority, "all": replicate.AckAll}
 
 func newReplication(n *node, v Values, feed *shard.Feed) *replication {
-	return &replication{
-		n: n, feed: feed, path: filepath.Join(v.Dir, roleFile), priority: v.ReplicaPriority,
-		refuse: v.ReplAckOnTimeout == "refuse", patience: v.ReplAckTimeout,
+	r := &replication{n: n, feed: feed, path: filepath.Join(v.Dir, roleFile)}
+	r.configure(v)
+	n.config.OnSet(func(v Values) error {
+		r.configure(v)
+		return nil
+	}, "repl-ack", "repl-ack-timeout", "repl-ack-on-timeout", "fence-after")
+	// Read when they are needed.
+	n.config.OnSet(func(Values) error { return nil }, "masteruser", "masterauth", "replica-priority")
+	return r
+}
+
+// configure puts the options in force that may change live.
+func (r *replication) configure(v Values) {
+	r.refuse.Store(v.ReplAckOnTimeout == "refuse")
+	r.patience.Store(int64(v.ReplAckTimeout))
+	if run := r.run.Load(); run != nil {
+		run.Do(replicate.Configure{Acks: ackMode(v), FenceAfter: v.FenceAfter})
 	}
+}
+
+// ackMode is repl-ack.
+func ackMode(v Values) replicate.AckMode {
+	if mode, ok := ackModes[v.ReplAck]; ok {
+		return mode
+	}
+	k, _ := strconv.Atoi(v.ReplAck)
+	return replicate.AckMode(k)
 }
 
 // start begins to lead or to follow. The data is loaded.
@@ -66,25 +94,22 @@ func (r *replication) start(v Values, clean bool) error {
 	if err != nil {
 		return err
 	}
-	r.id, r.addr = id, announced(v, r.n.addrs)
-	acks, ok := ackModes[v.ReplAck]
-	if !ok {
-		k, _ := strconv.Atoi(v.ReplAck)
-		acks = replicate.AckMode(k)
-	}
+	r.id, r.addr = id, announced(v, r.n.doors)
 	run := replicate.NewRunner(replicate.Options{
 		Config: replicate.Config{
-			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: acks, FenceAfter: v.FenceAfter,
+			Self: replicate.Peer{ID: id, Addr: r.addr}, Mine: r.mine, NewID: newHistoryID, Acks: ackMode(v), FenceAfter: v.FenceAfter,
 		},
 		Store: r.n.store, Feed: r.feed, State: state, Clean: clean,
 		Now: sinceBoot, Clock: func() int64 { return r.n.clock.NowNs() / 1e6 }, SetClock: r.n.clock.setBase,
 		Save: r.save, CloseClients: func() { r.n.srv.CloseClients() }, Log: r.n.log,
+		Dial: r.dial,
 		Login: func() (string, string) {
 			v := r.n.config.Values()
 			return v.MasterUser, string(v.MasterAuth)
 		},
 	})
 	r.run.Store(run)
+	r.configure(r.n.config.Values()) // it may have changed while the data was loaded
 	run.Notify(r.changed)
 	r.changed()
 	return nil
@@ -147,13 +172,34 @@ func (r *replication) save(s replicate.State) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// announced is the address at which others reach this node.
-func announced(v Values, addrs []string) string {
+// dial connects to another node.
+func (r *replication) dial(ctx context.Context, addr string) (net.Conn, error) {
+	nc, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil || !r.n.config.Values().TLSReplication {
+		return nc, err
+	}
+	secure := tls.Client(nc, r.n.certs.toNode())
+	if err := secure.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		if now := sinceBoot(); time.Duration(r.warned.Load()) <= now {
+			r.warned.Store(int64(now + warnEvery))
+			r.n.log.Warn("no TLS with another node", "addr", addr, "err", err)
+		}
+		return nil, err
+	}
+	return secure, nil
+}
+
+// announced is the address at which others reach this node: the first of those
+// where TLS is spoken, or of those where it is not, if there is one.
+func announced(v Values, doors []door) string {
 	host, port := "", "0"
-	for _, a := range addrs {
-		if h, p, err := net.SplitHostPort(a); err == nil {
+	for _, d := range doors {
+		if h, p, err := net.SplitHostPort(d.Addr().String()); err == nil && (port == "0" || d.secure && v.TLSReplication) {
 			host, port = h, p
-			break
+			if d.secure == v.TLSReplication {
+				break
+			}
 		}
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
@@ -236,7 +282,7 @@ func (r *replication) Admit() (generation uint64, refusal string) {
 	switch {
 	case !open(d):
 		return 0, readOnly
-	case d.Short && r.refuse:
+	case d.Short && r.refuse.Load():
 		return 0, noReplicas
 	}
 	return d.Generation + 1, ""
@@ -275,7 +321,7 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if round <= r.given {
-		if r.refuse {
+		if r.refuse.Load() {
 			return true, errNoAcks
 		}
 		return true, nil
@@ -286,10 +332,13 @@ func (r *replication) Acked(round uint64) (ready bool, err error) {
 	}
 	if !r.ticking {
 		r.ticking = true
-		time.AfterFunc(r.patience/4, r.expire)
+		time.AfterFunc(r.pace(), r.expire)
 	}
 	return false, nil
 }
+
+// pace is how often it is looked who has waited for long enough.
+func (r *replication) pace() time.Duration { return time.Duration(r.patience.Load()) / 4 }
 
 // expire gives up on rounds that were waited for long enough.
 func (r *replication) expire() {
@@ -299,7 +348,7 @@ func (r *replication) expire() {
 	for len(r.asked) > 0 {
 		a := r.asked[0]
 		if !run.Ready(a.round) {
-			if now.Sub(a.at) < r.patience {
+			if now.Sub(a.at) < time.Duration(r.patience.Load()) {
 				break
 			}
 			r.given, gave = a.round, true
@@ -308,12 +357,12 @@ func (r *replication) expire() {
 		r.asked = r.asked[1:]
 	}
 	if r.ticking = len(r.asked) > 0; r.ticking {
-		time.AfterFunc(r.patience/4, r.expire)
+		time.AfterFunc(r.pace(), r.expire)
 	}
 	late, f := r.late, r.notify
 	r.mu.Unlock()
 	if gave {
-		r.n.log.Warn(errNoAcks.Error(), "refused", r.refuse, "so_far", late)
+		r.n.log.Warn(errNoAcks.Error(), "refused", r.refuse.Load(), "so_far", late)
 		if f != nil {
 			f()
 		}
@@ -327,6 +376,20 @@ func (r *replication) Await(round uint64) error {
 		}
 		time.Sleep(wait)
 	}
+}
+
+func (r *replication) Shipped(round uint64) (frame uint64, ok bool) {
+	if run := r.run.Load(); run != nil && round > 0 {
+		return run.Shipped(round)
+	}
+	return 0, true
+}
+
+func (r *replication) Having(frame uint64) int {
+	if run := r.run.Load(); run != nil {
+		return run.Having(frame)
+	}
+	return 0
 }
 
 func (r *replication) Notify(f func()) {

@@ -21,7 +21,10 @@ type certificates struct{ now atomic.Pointer[tls.Config] }
 
 // readCertificates reads what the TLS port needs; nil without one. An error is a tlsFault.
 func readCertificates(v Values) (*certificates, error) {
-	if v.TLSPort == 0 {
+	switch {
+	case v.TLSPort == 0 && v.TLSReplication:
+		return nil, tlsFault{errors.New("tls-replication yes needs tls-port, at which other nodes reach this one")}
+	case v.TLSPort == 0:
 		return nil, nil
 	}
 	c := &certificates{}
@@ -46,6 +49,25 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
+// toNode is for a connection to another node. As in Redis a certificate that an
+// authority of ours has signed suffices, whatever name or address it is for.
+func (c *certificates) toNode() *tls.Config {
+	now := c.now.Load()
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		Certificates:       now.Certificates,
+		InsecureSkipVerify: true, // of the name: the chain is verified here
+		VerifyConnection: func(s tls.ConnectionState) error {
+			chain := x509.VerifyOptions{Roots: now.RootCAs, Intermediates: x509.NewCertPool()}
+			for _, cert := range s.PeerCertificates[1:] {
+				chain.Intermediates.AddCert(cert)
+			}
+			_, err := s.PeerCertificates[0].Verify(chain)
+			return err
+		},
+	}
+}
+
 // shown is the certificate that clients see.
 func (c *certificates) shown() *x509.Certificate { return c.now.Load().Certificates[0].Leaf }
 
@@ -63,20 +85,24 @@ func tlsConfig(v Values) (*tls.Config, error) {
 		return nil, fmt.Errorf("tls-cert-file %s with tls-key-file %s: %w", v.TLSCertFile, v.TLSKeyFile, err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: authClients[v.TLSAuthClients]}
-	if config.ClientAuth == tls.NoClientCert {
+	asks := config.ClientAuth != tls.NoClientCert
+	switch {
+	case !asks && !v.TLSReplication:
 		return config, nil
-	}
-	if v.TLSCACertFile == "" {
+	case v.TLSCACertFile == "" && asks:
 		return nil, fmt.Errorf("tls-auth-clients %s needs tls-ca-cert-file, whose certificates sign the clients'; no asks clients for none", v.TLSAuthClients)
+	case v.TLSCACertFile == "":
+		return nil, errors.New("tls-replication yes needs tls-ca-cert-file, whose certificates sign those of other nodes")
 	}
 	text, err := os.ReadFile(v.TLSCACertFile)
 	if err != nil {
 		return nil, fmt.Errorf("tls-ca-cert-file: %w", err)
 	}
-	config.ClientCAs = x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM(text) {
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("tls-ca-cert-file %s: no certificate is in it", v.TLSCACertFile)
 	}
+	config.ClientCAs, config.RootCAs = authorities, authorities
 	config.SessionTicketsDisabled = true // a resumed session would be let in by authorities that are not in force any more
 	return config, nil
 }

@@ -279,6 +279,8 @@ func TestTLSFaults(t *testing.T) {
 		{func(v *Values) { v.TLSCertFile = "/nowhere" }, "no such file"},
 		{func(v *Values) { v.TLSCACertFile = "" }, "tls-auth-clients yes needs tls-ca-cert-file"},
 		{func(v *Values) { v.TLSCACertFile, v.TLSAuthClients = "", "no" }, ""},
+		{func(v *Values) { v.TLSCACertFile, v.TLSAuthClients, v.TLSReplication = "", "no", true }, "tls-replication yes needs tls-ca-cert-file"},
+		{func(v *Values) { v.TLSPort, v.TLSReplication = 0, true }, "tls-replication yes needs tls-port"},
 		{func(v *Values) { v.TLSCACertFile = v.TLSKeyFile }, "no certificate is in it"},
 	} {
 		v := good
