@@ -22,7 +22,7 @@ import (
 
 const (
 	lagRate  = 100_000              // calls a second of the load under which lag is looked at
-	lagEvery = 2 * time.Millisecond // from one look to the next
+	lagEvery = 2 * time.Millisecond // from one look to the next, on average: at random, to meet every phase of what is sent in turns
 	tickTime = time.Millisecond     // from one batch of the load to the next
 	onceMore = 10 * time.Second     // longest wait for a replica to be in step, or to show a key
 )
@@ -178,8 +178,8 @@ func (b *bench) measureLag(ctx context.Context) (all []*lagged, err error) {
 	return all, nil
 }
 
-// lagOf returns how long after the primary's answer the replica showed what it had changed, looked at every lagEvery, and
-// the load meanwhile.
+// lagOf returns how long after the primary's answer the replica showed what it had changed, looked at
+// every lagEvery, and the load meanwhile.
 func (b *bench) lagOf(ctx context.Context, c couple, round int) (seen *hdrhistogram.Histogram, rate float64, err error) {
 	frames := [3]frame{newFrame("INCR", "incr:%key"), newFrame("INCR", "look:%key"), newFrame("GET", "look:%key")}
 	if c.primary.name == "rlserver" {
@@ -244,7 +244,7 @@ func (c couple) look(ctx context.Context, change, read frame, first int, limit t
 				return nil, fmt.Errorf("the replica has not shown a key within %s", onceMore)
 			}
 		}
-		time.Sleep(lagEvery)
+		time.Sleep(rand.N(2 * lagEvery))
 	}
 	return seen, nil
 }

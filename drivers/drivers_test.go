@@ -216,20 +216,20 @@ func TestFailover(t *testing.T) {
 	}{{"0", "", time.Second}, {"all", "a-long-password", 0}} {
 		t.Run("repl-ack "+mode.acks, func(t *testing.T) {
 			tr := startTrio(t, mode.password, "--repl-ack", mode.acks, "--repl-ack-on-timeout", "refuse")
-			drivers := []*driver{
+			tr.drivers = []*driver{
 				askGo(tr),
 				ask(tr, "redis-py", ".tools/python/bin/python", "load.py"),
 				ask(tr, "ioredis", "node", "load.js", "NODE_PATH=.tools/node/node_modules"),
 			}
 			settled := func(what string, after time.Time) {
-				for _, d := range drivers {
+				for _, d := range tr.drivers {
 					tr.within(startWithin, d.name+" goes on "+what, func() bool { return d.since(after) > 100 })
 				}
 			}
 			settled("at first", time.Time{})
 
 			planned := time.Now()
-			tr.failOver(drivers, "planned", func(*process) {
+			tr.failOver("planned", func(*process) {
 				tr.within(startWithin, "a Sentinel takes the order", func() bool { return tr.ask(tr.sentinels[0], "SENTINEL", "FAILOVER", masterName) == "OK" })
 			})
 			settled("after the planned failover", time.Now())
@@ -238,19 +238,27 @@ func TestFailover(t *testing.T) {
 			})
 			time.Sleep(time.Until(planned.Add(2*failoverTimeout + time.Second))) // before that Sentinel begins no other
 
-			killed := tr.failOver(drivers, "kill -9", (*process).kill)
+			killed := time.Now()
+			tr.gaps("planned", planned, killed)
+			lost := tr.failOver("kill -9", (*process).kill)
 			settled("after the crash", time.Now())
-			for _, d := range drivers {
+			time.Sleep(afterwards)
+			settled("in the end", time.Now())
+			tr.gaps("kill -9", killed, time.Now())
+			for _, d := range tr.drivers {
 				d.end()
 			}
-			checkLaw(t, drivers, killed, mode.lag)
+			checkLaw(t, tr.drivers, lost, mode.lag)
 		})
 	}
 }
 
+// afterwards is how long the drivers are still looked at after the crash: what comes of it may come late.
+const afterwards = 4 * time.Second
+
 // failOver does something to the primary and waits until a Sentinel names another one and every driver is answered again. It
 // returns when that was done.
-func (tr *trio) failOver(drivers []*driver, what string, do func(old *process)) time.Time {
+func (tr *trio) failOver(what string, do func(old *process)) time.Time {
 	t := tr.t
 	t.Helper()
 	old := tr.leader()
@@ -263,19 +271,24 @@ func (tr *trio) failOver(drivers []*driver, what string, do func(old *process)) 
 	named := tr.within(failoverWithin, what+": another one leads", func() bool { n := tr.leader(); return n != nil && n != old })
 	t.Logf("%s: Sentinel names another primary after %.2f s", what, (done.Sub(began) + named).Seconds())
 	switched := time.Now()
-	for _, d := range drivers {
+	for _, d := range tr.drivers {
 		tr.within(failoverWithin, what+": "+d.name+" is answered", func() bool { return d.since(switched) > 0 })
-		calls := d.all()
-		errors := map[string]int{}
-		for _, c := range calls {
-			if c.err != "" && c.got.After(began) {
-				kind := c.err[:min(len(c.err), 90)]
-				errors[kind]++
-			}
-		}
-		t.Logf("%s: %s had no answer for %.2f s, and errors: %v", what, d.name, gap(decided(calls), began, time.Now()).Seconds(), errors)
 	}
 	return done
+}
+
+// gaps logs how long each driver had no answer in a span of time.
+func (tr *trio) gaps(what string, from, to time.Time) {
+	tr.t.Helper()
+	for _, d := range tr.drivers {
+		calls, errors := d.all(), map[string]int{}
+		for _, c := range calls {
+			if c.err != "" && c.got.After(from) && c.got.Before(to) {
+				errors[c.err[:min(len(c.err), 90)]]++
+			}
+		}
+		tr.t.Logf("%s: %s had no answer for %.2f s, and errors: %v", what, d.name, gap(decided(calls), from, to).Seconds(), errors)
+	}
 }
 
 // checkLaw holds the grants of all drivers together against each key's bucket.

@@ -12,7 +12,6 @@ const redis = new Redis({
   password: load.password || undefined,
   commandTimeout: load.timeout_ms,
   connectTimeout: load.timeout_ms,
-  failoverDetector: true, // hear of a failover from the Sentinels, not from errors
   reconnectOnError: (err) => err.message.startsWith("READONLY"),
   retryStrategy: (times) => Math.min(50 * times, 500),
   maxRetriesPerRequest: 0, // a command that was sent is not sent again: it might debit twice

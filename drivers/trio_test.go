@@ -32,6 +32,7 @@ const (
 const (
 	startWithin    = 60 * time.Second
 	failoverWithin = 120 * time.Second
+	slow           = 8 * time.Second // what takes longer is told
 )
 
 const sentinelConf = `port %s
@@ -130,6 +131,7 @@ type trio struct {
 	password  string // of the servers; empty: none
 	nodes     []*process
 	sentinels []string
+	drivers   []*driver
 }
 
 var readyLine = regexp.MustCompile(`(?m)^rlserver .* is ready on (\S+?),?( .*)?$`)
@@ -211,10 +213,18 @@ func (tr *trio) within(most time.Duration, what string, ok func() bool) time.Dur
 			for _, n := range tr.nodes {
 				tr.t.Log(n.addr, n.output())
 			}
+			for _, d := range tr.drivers {
+				calls := d.all()
+				tr.t.Logf("%s: %+v", d.name, calls[max(0, len(calls)-3):])
+			}
 			tr.t.Fatalf("after %v, of at most %v, it had not come to be that %s", time.Since(began), most, what)
 		}
 	}
-	return time.Since(began)
+	took := time.Since(began)
+	if took > slow {
+		tr.t.Logf("it took %.1f s that %s", took.Seconds(), what)
+	}
+	return took
 }
 
 // ask sends one command on a connection of its own. The answer is as text, with a colon between the two of a pair; empty if
