@@ -196,7 +196,7 @@ func (n *node) startWeb(addr string) error {
 		return fmt.Errorf("cannot serve metrics on %s: %w (--http-addr chooses another address, --http-addr \"\" none)", addr, err)
 	}
 	n.webAddr, n.web = l.Addr().String(), o.Server()
-	go n.web.Serve(l)
+	go n.web.Serve(observe.Newest(l))
 	return nil
 }
 
