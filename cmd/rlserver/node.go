@@ -147,7 +147,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
 		Backup: n.backupInto(v.BackupDir), Shutdown: n.askStop, Extra: n.extra,
 	})
-	n.memory.clients = n.srv.ClientMemory
+	n.memory.clients, n.memory.leave = n.srv.ClientMemory, n.srv.LeaveClients
 	n.memory.set(v.MaxMemory)
 	n.config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
