@@ -12,11 +12,12 @@ import (
 )
 
 // What kill -9 may lose under durability interval: what was admitted in the
-// interval and the flush under way. killLag is that interval and a generous
-// allowance for the flush of a busy machine.
+// interval and the flush under way. killSlack is how late a round may be cut at
+// any rate; after killLag one has been, of a server that does nothing else.
 const (
 	killInterval = 100 * time.Millisecond
-	killLag      = killInterval + 900*time.Millisecond
+	killSlack    = 500 * time.Millisecond
+	killLag      = 2 * (killInterval + killSlack)
 	killLimit    = "1/30d"
 )
 
@@ -72,6 +73,10 @@ func TestKill(t *testing.T) {
 			}
 			t.Logf("%d kills under load, %d as it came up, %d orderly stops; of %d deeds answered %d were forgotten, the oldest %v old; "+
 				"at most %d of %d tokens of a key were withheld", k.kills, k.early, k.stops, k.deeds, k.forgotten, k.oldest, k.withheld, bucketBurst)
+			if mode.name == "interval" {
+				t.Logf("the longest lag told at a kill was %v; %d times something older was forgotten than the interval and the flush under way, "+
+					"at most %v older", k.told, k.late, k.latest)
+			}
 		})
 	}
 }
@@ -94,6 +99,9 @@ type killer struct {
 	deeds, forgotten    int
 	oldest              time.Duration // that was forgotten
 	withheld            int64         // tokens of a key that nobody took and that were gone
+	told                time.Duration // the longest lag that was told last before a kill
+	late                int           // kills after which what was forgotten was older than the interval and the flush
+	latest              time.Duration // by how much
 }
 
 func newKiller(t *testing.T, seed uint64, m mode) *killer {
@@ -168,6 +176,10 @@ func (k *killer) look(l *ledger, at *moment, holds promise) (faults []string) {
 	if k.withheld = max(k.withheld, l.withheld(at, m)); exact {
 		missing, age := l.forgotten(at, m)
 		k.forgotten, k.oldest = k.forgotten+missing, max(k.oldest, age)
+		k.told = max(k.told, at.at.Sub(at.heard.promised))
+		if late := age - at.lag(); late > 0 {
+			k.late, k.latest = k.late+1, max(k.latest, late)
+		}
 	}
 	for i := range faults {
 		faults[i] = fmt.Sprintf("after kill %d, %d of them as it came up, %d stops: %s", k.kills, k.early, k.stops, faults[i])
