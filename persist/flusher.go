@@ -86,7 +86,7 @@ func (d *DB) hangs() {
 		return // it came back just now
 	}
 	if missed, ok := d.hangLog.allow(now); ok {
-		d.log.Error("the disk hangs; decisions go on from memory and a restart would forget them", "dir", d.o.Dir, "for", now.Sub(since),
+		d.log.Error("the disk hangs; "+d.o.Mode.meanwhile(), "dir", d.o.Dir, "for", now.Sub(since),
 			"lag_ms", d.Stats().LagMs, "unlogged", missed)
 	}
 	d.watch.Reset(logEvery)

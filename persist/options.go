@@ -50,6 +50,17 @@ func (m Mode) Promise() shard.Promise {
 	return shard.Nothing
 }
 
+// meanwhile is what goes on while nothing can be written, for the log.
+func (m Mode) meanwhile() string {
+	switch m.Promise() {
+	case shard.Changes:
+		return "changes are refused meanwhile, all else is answered; nothing that was answered is lost"
+	case shard.Ahead:
+		return "what must be synced is refused meanwhile, calls within a block go on; nothing admitted is admitted twice"
+	}
+	return "decisions go on from memory and a restart would forget them"
+}
+
 // periodic says whether rounds are written without being asked for.
 func (m Mode) periodic() bool { return m != Shutdown }
 

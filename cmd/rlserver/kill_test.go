@@ -176,7 +176,9 @@ func (k *killer) look(l *ledger, at *moment, holds promise) (faults []string) {
 	if k.withheld = max(k.withheld, l.withheld(at, m)); exact {
 		missing, age := l.forgotten(at, m)
 		k.forgotten, k.oldest = k.forgotten+missing, max(k.oldest, age)
-		k.told = max(k.told, at.at.Sub(at.heard.promised))
+		if !at.heard.promised.IsZero() {
+			k.told = max(k.told, at.at.Sub(at.heard.promised))
+		}
 		if late := age - at.lag(); late > 0 {
 			k.late, k.latest = k.late+1, max(k.latest, late)
 		}
