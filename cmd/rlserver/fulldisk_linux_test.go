@@ -89,7 +89,8 @@ func fullFor() time.Duration {
 // TestFullDisk: on a disk that is full the server lives and decides, exactly and
 // without waiting; it says that it is not durable, in few words; when there is
 // room it is durable by itself, and what clients were told then is not
-// forgotten. Under always changes are refused meanwhile, and nothing else is.
+// forgotten. Under always changes are refused meanwhile, and nothing else is;
+// under reserve calls within a block are not.
 func TestFullDisk(t *testing.T) {
 	onSmallDisk(t, func(t *testing.T, disk string) {
 		for _, mode := range modes {
@@ -115,9 +116,10 @@ func fullDisk(t *testing.T, dir, disk string, holds promise, args []string) {
 		}()
 	}
 	wait := l.comeback(t, p)
+	c := dial(t, p.addr)
+	c.do("RL.ACQUIRE", "begun", sharedLimit)
 	time.Sleep(500 * time.Millisecond)
 	free := fillDisk(t, disk)
-	c := dial(t, p.addr)
 	p.await("trouble", func() bool {
 		c.do("BGSAVE")
 		return strings.Contains(c.do("INFO", "persistence").text, "rl_last_save_status:err")
@@ -130,6 +132,9 @@ func fullDisk(t *testing.T, dir, disk string, holds promise, args []string) {
 	}
 	if refuses != (refused > 0) {
 		t.Errorf("%d changes were refused", refused)
+	}
+	if got := c.do("RL.ACQUIRE", "begun", sharedLimit); strings.HasPrefix(got.text, "MISCONF") != slices.Contains(args, "always") {
+		t.Errorf("within a block: %q", got.lines())
 	}
 	if got := c.do("RL.PEEK", "k", bucketLimit).ints(); len(got) != 5 {
 		t.Error("no peek on a full disk")
