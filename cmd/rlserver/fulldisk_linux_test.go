@@ -246,3 +246,62 @@ func TestStopOnAFullDisk(t *testing.T) {
 		}
 	})
 }
+
+// TestBackupOnAFullDisk: a backup for which there is no room fails, says so and leaves nothing behind, whether it goes to a disk of its own or
+// that of the data; the server lives, and the next one, when there is room, is whole.
+func TestBackupOnAFullDisk(t *testing.T) {
+	onSmallDisk(t, func(t *testing.T, disk string) {
+		t.Run("of its own", func(t *testing.T) {
+			backupOnFullDisk(t, filepath.Join(t.TempDir(), "data"), filepath.Join(disk, "backups"), disk)
+		})
+		t.Run("of the data", func(t *testing.T) {
+			backupOnFullDisk(t, filepath.Join(disk, "data"), filepath.Join(disk, "data-backups"), disk)
+		})
+	})
+}
+
+func backupOnFullDisk(t *testing.T, dir, backups, disk string) {
+	own := !strings.HasPrefix(dir, disk)
+	port := freePort(t)
+	p := start(t, dir, "--port", port, "--backup-dir", backups, "--durability", "interval", "--snapshot-interval", killInterval.String())
+	c := dial(t, p.addr)
+	c.do("RL.ACQUIRE", "k", killLimit, "1000000", "COST", "400000")
+	backup := func(name string) (code int, says string) {
+		t.Helper()
+		code, stdout, stderr := once(t, "backup", name, "--port", port)
+		return code, stdout + stderr
+	}
+	if code, says := backup("before"); code != exitOK {
+		t.Fatal(says)
+	}
+	free := fillDisk(t, disk)
+	for range 3 {
+		c.do("RL.ACQUIRE", "k", killLimit, "1000000", "COST", "1000") // which the disk of the data has no room for
+		if code, says := backup("full"); code != exitUnable || !strings.Contains(says, "no space left on device") {
+			t.Errorf("exit code %d: %s", code, says)
+		}
+	}
+	there, err := filepath.Glob(filepath.Join(backups, "*"))
+	tmp, _ := filepath.Glob(filepath.Join(dir, "backup*"))
+	if err != nil || len(there) != 1 || len(tmp) != 0 {
+		t.Errorf("left are %q and %q, %v", there, tmp, err)
+	}
+	if info := c.do("INFO", "persistence").text; !strings.Contains(info, "rl_last_backup_status:err") || strings.Contains(info, "rl_last_save_status:ok") != own {
+		t.Errorf("INFO: %s", info)
+	}
+	free()
+	p.await("durability, by itself", func() bool {
+		return strings.Contains(c.do("INFO", "persistence").text, "rl_last_save_status:ok")
+	})
+	if code, says := backup("after"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, says)
+	}
+	p.kill()
+	for name, want := range map[string]int64{"before": 600000, "after": 597000} {
+		p := start(t, filepath.Join(backups, name))
+		if got := left(t, p.addr, "k"); got != want {
+			t.Errorf("%s: %d tokens, want %d", name, got, want)
+		}
+		p.kill()
+	}
+}
