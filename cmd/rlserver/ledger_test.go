@@ -585,6 +585,33 @@ func admitsNothingTwice(l *ledger, at *moment, m memories) (faults []string) {
 	return faults
 }
 
+// empties is the promise of unclean-restart drain: whatever was forgotten, nothing is there to be taken again, and named limits stand.
+func empties(l *ledger, at *moment, m memories) (faults []string) {
+	wants := map[string]int64{l.name + ":shared": sharedBurst}
+	spans := l.toldSpans(at)
+	for i, a := range l.actors {
+		told, _ := a.after(spans[i].least)
+		for _, key := range a.keys {
+			switch kind := key[strings.LastIndexByte(key, ':')+1:]; {
+			case key[0] == '@':
+				wants[key] = told[key]
+			case kind == "penalty":
+				wants[key] = 1
+			case kind[0] == 'b':
+				wants[key] = bucketBurst
+			default:
+				wants[key] = windowLimit
+			}
+		}
+	}
+	for key, want := range wants {
+		if m[key] < want {
+			faults = append(faults, fmt.Sprintf("%s: %d taken after the restart, want %d", key, m[key], want))
+		}
+	}
+	return faults
+}
+
 // ledgerBlock is how much of a key a crash may cost its callers under reserve.
 func ledgerBlock(key string) int64 {
 	switch kind := key[strings.LastIndexByte(key, ':')+1:]; {
