@@ -91,6 +91,7 @@ type deed struct {
 
 func newLedger(name string, seed uint64, urgent bool) *ledger {
 	l := &ledger{name: name, seed: seed, urgent: urgent, depth: 4}
+	l.heard.asked, l.heard.began = time.Now(), time.Now()
 	for range actors {
 		l.join()
 	}
