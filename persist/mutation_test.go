@@ -204,7 +204,7 @@ func TestPlantedFaults(t *testing.T) {
 
 func runPlanted(binary, fault, test string) (output string, err error) {
 	run := exec.Command(binary, "-test.run=^"+test+"$", "-test.short", "-test.failfast", "-test.timeout=120s")
-	run.Env = append(os.Environ(), plantEnv+"="+fault)
+	run.Env = append(os.Environ(), plantEnv+"="+fault, "RLSERVER_SOAK=") // in make soak too the short form notices
 	out, err := run.CombinedOutput()
 	return string(out), err
 }
