@@ -54,7 +54,7 @@ func onSmallDisk(t *testing.T, run func(t *testing.T, dir string)) {
 	t.Logf("on a tmpfs of %s:\n%s", smallDiskSize, out)
 }
 
-// fillDisk makes a file of all that is free on a disk.
+// fillDisk makes a file of all that is free on a disk. It does not outlive the test.
 func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -68,6 +68,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 			block = block[:len(block)/2]
 		}
 	}
+	t.Cleanup(func() { os.Remove(name) })
 	return func() {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -180,8 +181,11 @@ func (l *ledger) comeback(t *testing.T, p *process) (wait func()) {
 			}
 		})
 	}
-	watcher := dial(t, p.addr)
-	clients.Go(func() { l.watch(watcher) })
+	clients.Go(func() {
+		for c, err := tryDial(t, p.addr); err == nil; c, err = tryDial(t, p.addr) {
+			l.watch(c)
+		}
+	})
 	return clients.Wait
 }
 
