@@ -158,10 +158,7 @@ func (k *killer) round() (faults []string) {
 	}
 	wait()
 	at := l.begin().end(l) // what was told until the end counts
-	at.at = killed
-	if k.strict {
-		at.slowness = 0
-	}
+	at.at, at.strict = killed, k.strict
 	if !clean && k.rng.IntN(4) == 0 {
 		k.early++
 		p := k.spawn()
@@ -222,8 +219,9 @@ func TestKillIsNoticed(t *testing.T) {
 	l := newLedger("r", 1, false)
 	p := start(t, dir, "--durability", "shutdown")
 	wait := l.load(t, p.addr)
-	time.Sleep(killLag + 200*time.Millisecond)
+	time.Sleep(2 * killLag)
 	at := l.begin()
+	at.strict = true
 	p.kill()
 	wait()
 	at.end(l)

@@ -445,6 +445,7 @@ type moment struct {
 	told, sent []int // deeds, by actor
 	heard      heard
 	slowness   time.Duration
+	strict     bool // nothing is allowed to a slow machine
 	saves      []saving
 }
 
@@ -533,7 +534,10 @@ func keepsOld(l *ledger, at *moment, m memories) (faults []string) {
 	for _, fault := range l.faults(m, l.spansSince(at, at.heard.promised)) {
 		faults = append(faults, fmt.Sprintf("with the lag of %v that the server told: %s", at.at.Sub(at.heard.promised), fault))
 	}
-	slack := killSlack + max(at.slowness, slowness(at.heard.asked, at.at))
+	slack := killSlack
+	if !at.strict {
+		slack += max(at.slowness, slowness(at.heard.asked, at.at))
+	}
 	for _, fault := range l.faults(m, l.spansSince(at, at.at.Add(-at.lag()-slack))) {
 		faults = append(faults, fmt.Sprintf("with a lag of %v and %v for a slow machine: %s", at.lag(), slack, fault))
 	}
