@@ -109,6 +109,7 @@ type Server struct {
 	portWarned atomic.Int64 // ns, when a client on the wrong port was last logged
 	gateWarn   atomic.Int64 // ns, when a client closed at the gate was last logged
 	mustLast   bool         // replies to changes wait until they are durable
+	ahead      bool         // but for those that the disk is ahead of
 	runID      string
 	started    int64 // ns
 
@@ -138,6 +139,7 @@ func New(c Config) *Server {
 	srv.Apply(c.Settings)
 	srv.loading.Store(true)
 	srv.mustLast = c.Store.Promise() != shard.Nothing
+	srv.ahead = c.Store.Promise() == shard.Ahead
 	c.Durability.Notify(srv.gatesMayOpen)
 	return srv
 }
