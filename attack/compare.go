@@ -43,6 +43,7 @@ type server struct {
 	name, path string
 	args       []string // without what follows
 	secure     []string // for TLS, without its port
+	http       bool     // it has a port of HTTP
 }
 
 // compare makes the attacks against rlserver and a real Redis, each time on a server just started, and writes the
@@ -82,8 +83,8 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	servers := []server{
-		{"rlserver", c.rlserver, []string{"--http-addr", ""}, secure},
-		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}, secure},
+		{"rlserver", c.rlserver, nil, secure, true},
+		{"redis", c.redis, []string{"--save", "", "--appendonly", "no"}, secure, false},
 	}
 	p := newPage(servers, c.options)
 	for _, a := range chosen {
@@ -113,16 +114,16 @@ func (s server) fresh(ctx context.Context, dir string, a attack, o options) (r r
 		return r, err
 	}
 	defer os.RemoveAll(home)
-	port, err := freePort()
-	tlsPort := port
-	for err == nil && tlsPort == port {
-		tlsPort, err = freePort()
-	}
+	ports, err := freePorts(3)
 	if err != nil {
 		return r, err
 	}
+	args := slices.Concat([]string{"--port", ports[0], "--dir", home, "--requirepass", secret, "--tls-port", ports[1]}, s.secure, s.args)
+	if s.http {
+		args = append(args, "--http-addr", net.JoinHostPort("127.0.0.1", ports[2]))
+	}
 	var said bytes.Buffer
-	cmd := exec.Command(s.path, slices.Concat([]string{"--port", strconv.Itoa(port), "--dir", home, "--requirepass", secret, "--tls-port", strconv.Itoa(tlsPort)}, s.secure, s.args)...)
+	cmd := exec.Command(s.path, args...)
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us; we end it
 	if err := cmd.Start(); err != nil {
@@ -132,7 +133,7 @@ func (s server) fresh(ctx context.Context, dir string, a attack, o options) (r r
 		cmd.Process.Kill()
 		cmd.Wait()
 	}()
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	addr := net.JoinHostPort("127.0.0.1", ports[0])
 	var t *target
 	for end := time.Now().Add(answerWithin); ; {
 		if t, err = reach(addr, secret, cmd.Process.Pid); err == nil {
@@ -162,16 +163,21 @@ func certificate(dir string) (options []string, err error) {
 	return []string{"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-auth-clients", "no"}, err
 }
 
-// freePort is a port of this machine that nobody listened on a moment ago, from below those that the system gives to
+// freePorts are ports of this machine that nobody listened on a moment ago, from below those that the system gives to
 // clients, of which attacks have many.
-func freePort() (port int, err error) {
+func freePorts(n int) (ports []string, err error) {
 	const lowest, count, tries = 10_000, 20_000, 100
 	for range tries {
-		port = lowest + rand.IntN(count)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
+		port := strconv.Itoa(lowest + rand.IntN(count))
+		l, bad := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if bad != nil {
+			err = bad
+			continue
+		}
+		defer l.Close() // not before all are found, which therefore differ
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
 		}
 	}
-	return 0, err
+	return nil, err
 }

@@ -94,6 +94,20 @@ func hoard(s *strike) {
 	})
 }
 
+// cramped is hoard while little memory is allowed: what clients have sent must find room in it, too.
+func cramped(s *strike) {
+	const allowed = "10485760"
+	admin, err := s.login()
+	if err != nil {
+		s.note("%v", err)
+		return
+	}
+	defer admin.Close()
+	admin.do("CONFIG", "SET", "maxmemory", allowed)
+	defer admin.do("CONFIG", "SET", "maxmemory", "0")
+	hoard(s)
+}
+
 func dribble(s *strike) {
 	text := "*17\r\n" + strings.Repeat("$60000\r\n"+strings.Repeat("x", 60000)+"\r\n", 17)
 	s.together(func(n int) {

@@ -54,3 +54,26 @@ func handshakes(s *strike) {
 	})
 	s.note("%d answered", s.counts.tries.Load())
 }
+
+// greetings sends half a greeting, and waits for the server to hang up.
+func greetings(s *strike) {
+	if s.secure == "" {
+		s.note("the server has no tls-port")
+		return
+	}
+	hello := string(greeting())
+	end, _ := s.ctx.Deadline()
+	s.together(func(n int) {
+		nc, err := net.DialTimeout("tcp", s.secure, answerWithin)
+		if err != nil {
+			s.note("connecting: %v", plain(err))
+			return
+		}
+		s.counts.opened.Add(1)
+		nc.SetDeadline(end)
+		c := &conn{Conn: nc}
+		s.write(c, hello[:len(hello)/2])
+		s.drain(c)
+		c.Close()
+	})
+}

@@ -21,6 +21,7 @@ const answerWithin = 20 * time.Second
 type target struct {
 	addr     string
 	secure   string // where TLS is spoken; "" = nowhere
+	http     string // where HTTP is spoken; "" = nowhere
 	password string
 	pid      int
 	limiter  bool // it has RL.ACQUIRE
@@ -59,6 +60,11 @@ func reach(addr, password string, pid int) (*target, error) {
 	if got, err := c.do("CONFIG", "GET", "tls-port"); err == nil {
 		if m := regexp.MustCompile(`tls-port\r\n\$\d+\r\n([1-9]\d*)\r\n`).FindStringSubmatch(got); m != nil {
 			t.secure = net.JoinHostPort(tcp.IP.String(), m[1])
+		}
+	}
+	if got, err := c.do("CONFIG", "GET", "http-addr"); err == nil {
+		if m := regexp.MustCompile(`http-addr\r\n\$\d+\r\n(127\.0\.0\.1:[1-9]\d*)\r\n`).FindStringSubmatch(got); m != nil {
+			t.http = m[1]
 		}
 	}
 	t.limiter, t.multi = has("RL.ACQUIRE"), has("MULTI")

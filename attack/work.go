@@ -78,6 +78,20 @@ func queued(s *strike) {
 	})
 }
 
+// watching has clients watch many keys, run a transaction on them, and begin again.
+func watching(s *strike) {
+	if !s.multi {
+		s.note("the server has no MULTI")
+		return
+	}
+	var calls strings.Builder
+	for i := range 1000 {
+		calls.WriteString(frame("WATCH", strings.Repeat("w", 990)+strconv.Itoa(i)))
+	}
+	calls.WriteString(frame("MULTI") + frame("DEL", strings.Repeat("w", 990)+"0") + frame("EXEC"))
+	s.asks(func(n, turn int) string { return calls.String() })
+}
+
 // inPipelines has each client send calls by the hundred and wait for the answers, at most so many calls in all.
 func (s *strike) inPipelines(most int64, call func(i int64) string) {
 	const depth = 100

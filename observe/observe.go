@@ -119,8 +119,8 @@ func New(o Options) *Observer {
 // (200, perhaps with a remark, or 503 with the reason, on one line). Any other path is 404, any method but GET and HEAD 405.
 func (o *Observer) Handler() http.Handler { return o.handler }
 
-// Server returns a new HTTP server around Handler with every timeout and bound set. The caller owns its listener and
-// its shutdown.
+// Server returns a new HTTP server around Handler with every timeout and bound set, but for that on connections, which
+// its listener has by Newest. The caller owns its listener and its shutdown.
 func (o *Observer) Server() *http.Server {
 	return &http.Server{
 		Handler:           o.handler,

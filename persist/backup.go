@@ -169,9 +169,12 @@ func (d *DB) checkpoint() (files map[string][]byte, err error) {
 	}
 	g, to := d.h.guard, d.fs.PathJoin(tmp, generationName(d.h.generation))
 	g.spare(tmp)
-	defer g.spare("")
 	// What is not synced is flushed first: else Pebble's log could be written while it is copied.
-	return files, d.h.run(func(db *pebble.DB) error { return db.Checkpoint(to, pebble.WithFlushedWAL()) })
+	err = d.h.run(func(db *pebble.DB) error { return db.Checkpoint(to, pebble.WithFlushedWAL()) })
+	if e := g.own(); err == nil {
+		err = e
+	}
+	return files, err
 }
 
 // deliver completes a checkpoint and brings it to its place. On an error nothing of it is left.

@@ -156,6 +156,41 @@ func TestBackupUnderLoad(t *testing.T) {
 }
 
 // TestBackupFails: whichever write for the backup fails, it fails cleanly: nothing is left of it, what was there stays, and saving goes on in
+// TestBackupClosesFiles: what Pebble leaves open of a checkpoint that fails is closed. Each open file has a goroutine that watches the disk,
+// and a bubble does not end while there is one.
+func TestBackupClosesFiles(t *testing.T) {
+	backupFails(t, func(op errorfs.Op) bool {
+		return op.Kind == errorfs.OpFileWrite && strings.Contains(op.Path, "OPTIONS")
+	})
+}
+
+// TestBackupSurvivesDirectorySync: Pebble panics when the directory of a marker cannot be synced; it does not hear of that, and the backup
+// fails.
+func TestBackupSurvivesDirectorySync(t *testing.T) {
+	backupFails(t, func(op errorfs.Op) bool { return isSync(op) && strings.HasSuffix(op.Path, generationName(1)) })
+}
+
+// backupFails makes a backup of which the operations named fail.
+func backupFails(t *testing.T, bad func(errorfs.Op) bool) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, Options{FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if strings.Contains(op.Path, checkpointDir) && bad(op) {
+				return &fs.PathError{Op: "write", Path: op.Path, Err: errENOSPC}
+			}
+			return nil
+		}))})
+		w.debit("a")
+		if st := w.backup("/b/one"); !strings.Contains(st.Error, "no space left") {
+			t.Errorf("%+v", st)
+		}
+		if st := w.db.Stats(); !st.LastSaveOK || st.Generation != 1 {
+			t.Errorf("saving: %+v", st)
+		}
+		w.close()
+	})
+}
+
 // the same generation.
 func TestBackupFails(t *testing.T) {
 	for _, far := range []bool{false, true} {

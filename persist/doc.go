@@ -64,7 +64,8 @@
 // system under it (guard) freezes at the first failed write, as if the power had gone, reports the failure to the flusher and answers
 // every later write with success, so that Pebble can still be closed. The frozen handle is never used again. With back-off the flusher
 // writes a complete new generation from the store beside the old one, syncs it, points CURRENT at it and removes the old. Until then
-// decisions go on from memory, Stats says err, the log says so at most once a minute, and Wait answers with the reason.
+// decisions go on from memory, or where replies wait for the disk those are refused that Trouble tells of; Stats says err, the log says so
+// at most once a minute, and Wait answers with the reason.
 //
 // In mode Shutdown, and while writing fails, rounds are not written, and the feed keeps the slots of all that changes. If it keeps far
 // more than there is, a round is cut and dropped (drop.go). From then on only a new generation can be saved, and is.

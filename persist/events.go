@@ -72,7 +72,8 @@ func (l pebbleLog) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: l.backgroundError,
 		DataCorruption:  l.dataCorruption,
-		WriteStallBegin: func(pebble.WriteStallBeginInfo) { l.guard.pace.rush() },
+		WriteStallBegin: func(pebble.WriteStallBeginInfo) { l.guard.pace.stalled.Store(true) },
+		WriteStallEnd:   func() { l.guard.pace.stalled.Store(false) },
 	}
 }
 

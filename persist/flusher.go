@@ -86,7 +86,7 @@ func (d *DB) hangs() {
 		return // it came back just now
 	}
 	if missed, ok := d.hangLog.allow(now); ok {
-		d.log.Error("the disk hangs; decisions go on from memory and a restart would forget them", "dir", d.o.Dir, "for", now.Sub(since),
+		d.log.Error("the disk hangs; "+d.o.Mode.meanwhile(), "dir", d.o.Dir, "for", now.Sub(since),
 			"lag_ms", d.Stats().LagMs, "unlogged", missed)
 	}
 	d.watch.Reset(logEvery)
@@ -202,9 +202,7 @@ func (d *DB) step() {
 		err = d.backUp()
 	}
 	if err == nil && !now.Before(s.mergeAt) && (d.merging != nil || d.mergeDue(now)) {
-		began := time.Now()
-		err = d.mergeStep()
-		s.mergeAt = d.nextMerge(began)
+		err = d.merge()
 	}
 	if err == nil && now.Sub(s.figuresAt) >= figuresEvery {
 		d.removeLitter()
@@ -290,6 +288,22 @@ func (d *DB) mergeDue(now time.Time) bool {
 	return j.bytes >= t.mergeBytes || d.distinct.count >= t.mergeEntries || now.Sub(d.schedule.journalAt) >= mergeEvery
 }
 
+// merge does a step of the merge, if it is the moment, and says when the next one is due.
+func (d *DB) merge() error {
+	full, err := d.crowded()
+	if err != nil {
+		return err
+	}
+	if full {
+		d.schedule.mergeAt = time.Now().Add(restMost)
+		return nil
+	}
+	began := time.Now()
+	err = d.mergeStep()
+	d.schedule.mergeAt = d.nextMerge(began)
+	return err
+}
+
 // mergeStep does a part of the merge under way, and begins one if there is none. After the last part Pebble writes its memtables into
 // tables, in the background.
 func (d *DB) mergeStep() error {
@@ -321,6 +335,18 @@ func (d *DB) unmerged() bool {
 	return d.merging != nil || d.journal.torn || d.journal.last != d.journal.base
 }
 
+// crowded says whether a merge had better wait: if it made one more memtable Pebble would have it, and the next round behind it, wait until
+// another one is written. If the next merge is due as well Pebble is not paced meanwhile.
+func (d *DB) crowded() (full bool, err error) {
+	pace, late := &d.h.guard.pace, d.late()
+	err = d.h.run(func(db *pebble.DB) error {
+		full = db.Metrics().MemTable.Count >= maxMemTables
+		pace.crowded.Store(full && late)
+		return nil
+	})
+	return full, err
+}
+
 // mergeAll brings the table up to date and empties the journal.
 func (d *DB) mergeAll() error {
 	for d.unmerged() {
@@ -341,7 +367,7 @@ func (d *DB) takeFigures(now time.Time) error {
 	})
 }
 
-// takeMemory looks how much memory is in use for writing.
+// takeMemory looks how much memory is in use for writing, and whether compactions fall behind.
 func (d *DB) takeMemory(now time.Time) error {
 	d.schedule.memoryAt = now
 	merge := d.mergeSeen
@@ -349,10 +375,12 @@ func (d *DB) takeMemory(now time.Time) error {
 		merge = max(merge, len(d.merging.seen))
 	}
 	d.mergeSeen = 0
+	pace := &d.h.guard.pace
 	return d.h.run(func(db *pebble.DB) error {
 		m := db.Metrics()
 		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge*seenBytes)
 		d.status.keep(func(f *figures) { f.memory = max(memory, f.memory-f.memory/memoryFade) })
+		pace.sees(int(m.Levels[0].Sublevels))
 		return nil
 	})
 }

@@ -26,9 +26,11 @@ type guard struct {
 	noPreallocation bool
 	pace            pace
 
-	mu     sync.Mutex
-	err    error
-	spared string // a directory on which failures are not those of the handle, "" if there is none
+	mu      sync.Mutex
+	err     error
+	spared  string                 // a directory on which failures are not those of the handle, "" if there is none
+	lent    map[*lentFile]struct{} // open files of it
+	lentErr error                  // a failure of it that was not passed on
 }
 
 func newGuard(below vfs.FS) *guard { return &guard{FS: below, dead: make(chan struct{})} }
@@ -54,11 +56,65 @@ func (g *guard) failed() error {
 func (g *guard) frozen() bool { return g.failed() != nil }
 
 // spare leaves a directory, and what is in it, to whoever writes there: failures of it are passed on and do not freeze the guard. There is
-// one at a time; "" is none.
+// one at a time, until own.
 func (g *guard) spare(dir string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.spared = dir
+	g.spared, g.lent, g.lentErr = dir, map[*lentFile]struct{}{}, nil
+}
+
+// own ends a spare and closes what is open in that directory: Pebble leaves files of a checkpoint open when it cannot write them. The error
+// is a failure that was not passed on.
+func (g *guard) own() error {
+	g.mu.Lock()
+	left, err := g.lent, g.lentErr
+	g.spared, g.lent = "", map[*lentFile]struct{}{} // who was given up may still be there
+	g.mu.Unlock()
+	for f := range left {
+		_ = f.File.Close()
+	}
+	return err
+}
+
+// A lentFile is an open file, or directory, of a spared directory.
+type lentFile struct {
+	vfs.File
+	guard     *guard
+	directory bool
+}
+
+func (g *guard) lend(f vfs.File, directory bool) vfs.File {
+	l := &lentFile{f, g, directory}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lent[l] = struct{}{}
+	return l
+}
+
+// Sync does not pass on the failure of a directory: Pebble panics when it is that of a marker.
+func (f *lentFile) Sync() error {
+	err := f.File.Sync()
+	if err == nil || !f.directory {
+		return err
+	}
+	f.guard.mu.Lock()
+	defer f.guard.mu.Unlock()
+	if f.guard.lentErr == nil {
+		f.guard.lentErr = err
+	}
+	return nil
+}
+
+// Close closes the file unless own has.
+func (f *lentFile) Close() error {
+	f.guard.mu.Lock()
+	_, open := f.guard.lent[f]
+	delete(f.guard.lent, f)
+	f.guard.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return f.File.Close()
 }
 
 func (g *guard) spares(name string) bool {
@@ -100,7 +156,11 @@ const markerPrefix = "marker."
 // order could keep the marker alone, and the store could not be opened. So the directory is synced before a marker, too.
 func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if g.spares(name) {
-		return g.FS.Create(name, c)
+		f, err := g.FS.Create(name, c)
+		if err != nil {
+			return nil, err
+		}
+		return g.lend(f, false), nil
 	}
 	if strings.HasPrefix(g.PathBase(name), markerPrefix) && !g.frozen() {
 		g.wrote("sync", g.PathDir(name), syncDir(g.FS, g.PathDir(name)))
@@ -133,8 +193,11 @@ func (g *guard) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) 
 
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
-	if err != nil || g.spares(name) {
-		return f, err
+	switch {
+	case err != nil:
+		return nil, err
+	case g.spares(name):
+		return g.lend(f, true), nil
 	}
 	return &guardFile{File: f, guard: g, name: name}, nil
 }

@@ -75,7 +75,7 @@ func pebbleOptions(fs vfs.FS, l pebbleLog, c *compactions, readOnly, small bool)
 		L0StopWritesThreshold:       l0StopWrites,
 	}
 	if small {
-		o.MemTableSize = smallMemTableBytes
+		o.MemTableSize, o.L0CompactionThreshold = smallMemTableBytes, smallL0Compaction
 	}
 	o.Experimental.CompactionScheduler = c
 	// Reads are one scan at start-up; they say nothing about what to compact.

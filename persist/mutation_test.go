@@ -77,6 +77,14 @@ var faults = []struct{ name, file, old, new, test string }{
 		"if err == nil && n < len(p) {",
 		"if err == nil && n < len(p) && !planted(`a write cut short taken for whole`) {",
 		"TestShortWrites"},
+	{"files of a backup left open", "guard.go",
+		"_ = f.File.Close()",
+		"if !planted(`files of a backup left open`) {\n_ = f.File.Close()\n}",
+		"TestBackupClosesFiles"},
+	{"a backup that panics", "guard.go",
+		"if err == nil || !f.directory {",
+		"if err == nil || !f.directory || planted(`a backup that panics`) {",
+		"TestBackupSurvivesDirectorySync"},
 	{"a rename that failed taken for done", "disk.go",
 		"err = fs.Rename(tmp, fs.PathJoin(dir, name))",
 		"if err = fs.Rename(tmp, fs.PathJoin(dir, name)); planted(`a rename that failed taken for done`) {\nerr = nil\n}",
@@ -196,7 +204,7 @@ func TestPlantedFaults(t *testing.T) {
 
 func runPlanted(binary, fault, test string) (output string, err error) {
 	run := exec.Command(binary, "-test.run=^"+test+"$", "-test.short", "-test.failfast", "-test.timeout=120s")
-	run.Env = append(os.Environ(), plantEnv+"="+fault)
+	run.Env = append(os.Environ(), plantEnv+"="+fault, "RLSERVER_SOAK=") // in make soak too the short form notices
 	out, err := run.CombinedOutput()
 	return string(out), err
 }

@@ -24,8 +24,9 @@ const (
 	pacedShare = 2
 	// pieceTime is how long Pebble may work in the background between two rests.
 	pieceTime = 250 * time.Microsecond
-	// rushFor is for how long Pebble is not paced after it had to make a writer wait.
-	rushFor = 10 * time.Second
+	// behindAt is how many tables may lie on top of one another before Pebble is not paced any more, until there are as few as a compaction
+	// leaves: at l0StopWrites it would make writers wait.
+	behindAt = l0StopWrites / 2
 )
 
 // rest is a rest after a piece of the round cut at the time given, that began when began says.
@@ -52,10 +53,15 @@ func (d *DB) rest(cut, began time.Time) {
 // nextMerge is when the next step of a merge is due after one that began at the time given.
 func (d *DB) nextMerge(began time.Time) time.Time {
 	now := time.Now()
-	if d.journal.bytes >= 2*d.o.tune.mergeBytes || d.distinct.count >= d.o.tune.mergeEntries {
-		return now // the next one is due, too
+	if d.late() {
+		return now
 	}
 	return now.Add(min(restFactor*now.Sub(began), restMost))
+}
+
+// late says whether the next merge is due, too.
+func (d *DB) late() bool {
+	return d.journal.bytes >= 2*d.o.tune.mergeBytes || d.distinct.count >= d.o.tune.mergeEntries
 }
 
 // awaited says whether somebody waits for the round being written.
@@ -65,13 +71,27 @@ func (s *status) awaited() bool {
 	return s.err != nil || max(s.asked, s.urgent) > s.durable
 }
 
-// A pace slows down what Pebble does in the background to one generation.
+// A pace slows down what Pebble does in the background to one generation, unless something speaks against it.
 type pace struct {
-	rushing atomic.Bool  // while the whole generation is being written, or closed
-	until   atomic.Int64 // Unix ns until which it is not slowed down
+	rushing atomic.Bool // while the whole generation is being written, or closed
+	stalled atomic.Bool // while Pebble makes a writer wait
+	crowded atomic.Bool // while a merge that is late waits for memtables to be written
+	behind  atomic.Bool // while too much is to be compacted
 }
 
-func (p *pace) rush() { p.until.Store(time.Now().Add(rushFor).UnixNano()) }
+func (p *pace) slows() bool {
+	return !p.rushing.Load() && !p.stalled.Load() && !p.crowded.Load() && !p.behind.Load()
+}
+
+// sees is told how many tables lie on top of one another.
+func (p *pace) sees(tables int) {
+	switch {
+	case tables >= behindAt:
+		p.behind.Store(true)
+	case tables < l0Compaction/2:
+		p.behind.Store(false)
+	}
+}
 
 // backgroundFiles are Pebble's names for what it writes in the background.
 var backgroundFiles = map[vfs.DiskWriteCategory]bool{"pebble-memtable-flush": true, "pebble-compaction": true}
@@ -93,7 +113,7 @@ func (p *pace) file(f vfs.File, c vfs.DiskWriteCategory) vfs.File {
 func (f *pacedFile) Write(b []byte) (int, error) {
 	now := time.Now()
 	if took := now.Sub(f.began); took >= pieceTime {
-		if !f.pace.rushing.Load() && now.UnixNano() >= f.pace.until.Load() {
+		if f.pace.slows() {
 			time.Sleep(min(restFactor*took, restMost))
 		}
 		f.began = time.Now()

@@ -2,13 +2,16 @@ package persist
 
 import (
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // TestRest: a rest is some times as long as the piece before it, and ends when there is somebody or something to hurry for.
@@ -63,7 +66,8 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// TestPacedFile: what Pebble writes in the background rests after each piece, unless a writer had to wait.
+// TestPacedFile: what Pebble writes in the background rests after each piece, unless a writer waits or compactions fall
+// behind.
 func TestPacedFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 10
@@ -91,13 +95,58 @@ func TestPacedFile(t *testing.T) {
 		write("pebble-manifest", work)
 		for category := range backgroundFiles {
 			write(category, paced)
-			g.pace.rush()
+			l := pebbleLog{guard: g}.listener()
+			l.WriteStallBegin(pebble.WriteStallBeginInfo{})
 			write(category, work)
-			time.Sleep(rushFor)
+			l.WriteStallEnd()
 			write(category, paced)
 			g.pace.rushing.Store(true)
 			write(category, work)
 			g.pace.rushing.Store(false)
+			for _, tables := range []int{behindAt, behindAt - 1, l0Compaction / 2} {
+				g.pace.sees(tables)
+				write(category, work)
+			}
+			for _, tables := range []int{l0Compaction/2 - 1, behindAt - 1} {
+				g.pace.sees(tables)
+				write(category, paced)
+			}
+		}
+	})
+}
+
+// TestMergeWaitsForMemtables: while Pebble cannot write its memtables a merge does not make more of them than it may have, so that rounds go
+// on; when it can all is merged.
+func TestMergeWaitsForMemtables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Bool
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			for held.Load() && op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}))
+		w := open(t, Options{FS: fs, tune: tuning{mergeEntries: 3000}})
+		defer func() {
+			held.Store(false)
+			w.db.Close()
+		}()
+		held.Store(true)
+		for i := range 120 { // tenths of a second
+			for k := range 300 {
+				w.debit(fmt.Sprint((i*300 + k) % 9000))
+			}
+			time.Sleep(100 * time.Millisecond)
+			if st := w.db.Stats(); st.LagMs > 1200 {
+				t.Fatalf("after %d ms: %+v", i*100, st)
+			}
+		}
+		waits := w.db.Stats().Merges
+		held.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if st := w.db.Stats(); st.Merges <= waits || st.Pending != 0 {
+			t.Errorf("%d merges before, %+v", waits, st)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (d *DB) failed(err error) {
 	d.status.fails(fmt.Errorf("not on disk: %w", err))
 	if missed, ok := s.failLog.allow(now); ok {
 		s.failLogged = true
-		d.log.Error("cannot write to the data directory; decisions go on from memory and a restart would forget them", "dir", d.o.Dir,
+		d.log.Error("cannot write to the data directory; "+d.o.Mode.meanwhile(), "dir", d.o.Dir,
 			"error", err, "lag_ms", d.Stats().LagMs, "next_attempt", s.retryPause, "unlogged_attempts", missed)
 	}
 }

@@ -86,6 +86,10 @@ func rlAcquireAll(s *Session, args [][]byte) {
 		s.outOfMemory()
 		return
 	}
+	if err := c.wantDisk(s, &tx); binding < 0 && err != nil {
+		s.misconf(err)
+		return
+	}
 	if binding < 0 {
 		c.write(&tx)
 	} else if fault := c.lookAgain(s, now); fault != "" {

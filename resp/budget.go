@@ -16,6 +16,7 @@ const budgetWarnEvery = 10 * time.Second
 // not executed, what was answered and is not taken, and what sessions keep.
 type budget struct {
 	used atomic.Int64 // bytes
+	room atomic.Int64 // what is left for it of all memory, bytes; 0 = nobody bounds that
 
 	mu     sync.Mutex // held by who closes clients
 	warned time.Time
@@ -36,8 +37,26 @@ func (l *life) holds(n int64) {
 	}
 	l.s.held.Store(n)
 	used := l.srv.budget.used.Add(grown)
-	if most := l.srv.settings.Load().MaxClientMemory; most > 0 && used > most {
+	if most := l.srv.mostHeld(); most > 0 && used > most {
 		l.srv.relieve(most)
+	}
+}
+
+// mostHeld is how much all may hold, bytes; 0 = any.
+func (srv *Server) mostHeld() int64 {
+	most, room := srv.settings.Load().MaxClientMemory, srv.budget.room.Load()
+	if most == 0 || room > 0 && room < most {
+		return room
+	}
+	return most
+}
+
+// LeaveClients says what is left of all memory for the buffers of clients, in bytes, beside their own bound; 0 = any.
+// Above it the largest are closed, now and when they grow.
+func (srv *Server) LeaveClients(room int64) {
+	srv.budget.room.Store(room)
+	if most := srv.mostHeld(); most > 0 && srv.budget.used.Load() > most {
+		srv.relieve(most)
 	}
 }
 
@@ -83,6 +102,6 @@ func (srv *Server) relieve(most int64) {
 	srv.counters.evicted.Add(uint64(closed))
 	if now := time.Now(); now.Sub(b.warned) >= budgetWarnEvery {
 		b.warned = now
-		srv.log.Warn("clients are closed: the buffers of all take more than maxmemory-clients", "closed", closed, "largest", largest[0].held, "client", largest[0].s.addr)
+		srv.log.Warn("clients are closed: the buffers of all take more than maxmemory-clients, or than maxmemory leaves", "allowed", most, "closed", closed, "largest", largest[0].held, "client", largest[0].s.addr)
 	}
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -35,7 +36,7 @@ func (srv *Server) newConn(nc net.Conn) *conn {
 func (c *conn) start() {
 	go func() {
 		defer c.srv.done.Done()
-		if c.srv.handshake(c.nc, c.srv.within.handshake) {
+		if c.greet() {
 			c.waits(time.Now(), false)
 			for c.step() {
 			}
@@ -48,6 +49,14 @@ func (c *conn) start() {
 		c.holds(0)
 		c.srv.forget(c)
 	}()
+}
+
+// greet does what comes before the first command, and counts what that takes.
+func (c *conn) greet() bool {
+	if _, ok := c.nc.(*tls.Conn); ok {
+		c.holds(handshakeBytes)
+	}
+	return c.srv.handshake(c.nc, c.srv.within.handshake)
 }
 
 // step executes what has come in and writes what that gave; when that gave

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlserver/rlserver/engine"
 	"github.com/rlserver/rlserver/shard"
 )
 
@@ -184,7 +185,13 @@ func TestGateAfterADelay(t *testing.T) {
 // promising is a server whose replies wait for every change, and the rounds of
 // its store.
 func promising(t *testing.T) (*Server, *shard.Feed, *troubledDisk) {
-	store := shard.New(shard.Config{Promise: shard.Changes})
+	t.Helper()
+	return promisingThat(t, shard.Config{Promise: shard.Changes})
+}
+
+func promisingThat(t *testing.T, c shard.Config) (*Server, *shard.Feed, *troubledDisk) {
+	t.Helper()
+	store := shard.New(c)
 	feed, disk := store.NewFeed(), &troubledDisk{}
 	disk.feed = feed
 	srv := New(Config{Store: store, Clock: standingClock{}, Durability: disk, Options: noOptions{}, Log: slog.New(slog.DiscardHandler),
@@ -196,10 +203,12 @@ func promising(t *testing.T) (*Server, *shard.Feed, *troubledDisk) {
 // troubledDisk is in trouble when a test says so.
 type troubledDisk struct {
 	askedDisk
-	err error
+	err     error
+	durable uint64
 }
 
-func (d *troubledDisk) Trouble() error { return d.err }
+func (d *troubledDisk) Trouble() error  { return d.err }
+func (d *troubledDisk) Durable() uint64 { return d.durable }
 
 // TestWhatWaits: a change waits for its round, whatever made it; a denial, a
 // look, a refusal waits for nothing.
@@ -295,6 +304,59 @@ func TestMisconf(t *testing.T) {
 	disk.err = nil
 	if got := c.raw("RL.ACQUIRE a 1/1h 2"); !strings.HasPrefix(got, "*5\r\n:1\r\n") {
 		t.Errorf("when the disk is well: %q", got)
+	}
+}
+
+// TestMisconfAhead: where the disk is ahead, what it is ahead of goes on while it
+// is in trouble, if that has become durable; so do denials. The rest is refused
+// before anything changes.
+func TestMisconfAhead(t *testing.T) {
+	srv, feed, disk := promisingThat(t, shard.Config{Promise: shard.Ahead, Block: engine.DefaultBlock})
+	c := newTalker(t, srv)
+	for _, line := range []string{"RL.ACQUIRE a 1/1h 80", "RL.ACQUIRE b 1/1h 80", "RL.ACQUIRE empty 1/1h 1", "RL.FIXED w 80 1h", "RL.LOG l 80 1h", "CL.THROTTLE t 79 1 3600"} {
+		if got := c.raw(line); got[0] != '*' {
+			t.Fatal(got)
+		}
+	}
+	for r := feed.Cut(); r.Next(1) != nil; {
+	}
+	c.raw("RL.ACQUIRE late 1/1h 80") // in a round that does not become durable
+	disk.durable, disk.err = 1, syscall.EIO
+	const refused, goes, denied = "-MISCONF Errors writing to the data directory: input/output error\r\n", "*5\r\n:1\r\n", "*5\r\n:0\r\n"
+	changes := srv.store.Stats().Changes
+	for _, try := range []struct {
+		line, want string
+		changes    uint64
+	}{
+		{"RL.ACQUIRE a 1/1h 80", goes, 1},
+		{"RL.ACQUIRE a 1/1h 80 COST 9", goes, 1}, // a block of ten, beside the first
+		{"RL.ACQUIRE a 1/1h 80", refused, 0},
+		{"RL.ACQUIRE new 1/1h 80", refused, 0},
+		{"RL.ACQUIRE late 1/1h 80", refused, 0},
+		{"RL.ACQUIRE empty 1/1h 1", denied, 0},
+		{"RL.ACQUIRE b 1/1h 90", refused, 0},
+		{"RL.ACQUIREALL b 1/1h:80 1 w fixed:80/1h 1", "*4\r\n:1\r\n", 2},
+		{"RL.ACQUIREALL b 1/1h:80 1 new 1/1h:80 1", refused, 0},
+		{"RL.FIXED w 80 1h", goes, 1},
+		{"RL.LOG l 80 1h", refused, 0},
+		{"CL.THROTTLE t 79 1 3600", "*5\r\n:0\r\n", 1},
+		{"RL.PENALIZE b 1/1h 80 5s", refused, 0},
+		{"RL.REFUND b 1", refused, 0},
+		{"DEL b", refused, 0},
+		{"MULTI", "+OK", 0},
+		{"RL.ACQUIRE b 1/1h 80", refused, 0},
+		{"DISCARD", "+OK", 0},
+	} {
+		if got := c.raw(try.line); !strings.HasPrefix(got, try.want) {
+			t.Errorf("%s: %q, want %q", try.line, got, try.want)
+		}
+		if c.s.round > disk.durable {
+			t.Errorf("%s: waits for round %d", try.line, c.s.round)
+		}
+		if n := srv.store.Stats().Changes - changes; n != try.changes {
+			t.Errorf("%s: %d changes, want %d", try.line, n, try.changes)
+		}
+		changes = srv.store.Stats().Changes
 	}
 }
 

@@ -9,11 +9,15 @@ import (
 // that is there goes on being decided, whatever its state grows to; what would
 // store nothing, as a denial or a cost of 0, is answered as ever.
 
-// put stores a new state. If that needs memory that is not to be had it answers
-// so, has changed nothing, and is not ok.
+// put stores a new state. If that needs memory that is not to be had, or a disk
+// that cannot be written, it answers so, has changed nothing, and is not ok.
 func (s *Session) put(tx *shard.Tx, key []byte, algorithm engine.Algorithm, state []byte, resetAfter int64) (ok bool) {
 	if !tx.Room(key, len(state)) {
 		s.outOfMemory()
+		return false
+	}
+	if err := s.wantsDisk(tx, key, byte(algorithm), state); err != nil {
+		s.misconf(err)
 		return false
 	}
 	tx.Put(key, byte(algorithm), state, resetAfter)

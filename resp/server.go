@@ -112,6 +112,7 @@ type Server struct {
 	portWarned atomic.Int64 // ns, when a client on the wrong port was last logged
 	gateWarn   atomic.Int64 // ns, when a client closed at the gate was last logged
 	mustLast   bool         // replies to changes wait until they are durable
+	ahead      bool         // but for those that the disk is ahead of
 	shipping   atomic.Bool  // replies to changes wait until replicas have them
 	repl       Replication  // nil = this server is alone
 	runID      string
@@ -143,6 +144,7 @@ func New(c Config) *Server {
 	srv.Apply(c.Settings)
 	srv.loading.Store(true)
 	srv.mustLast = c.Store.Promise() != shard.Nothing
+	srv.ahead = c.Store.Promise() == shard.Ahead
 	c.Durability.Notify(srv.gatesMayOpen)
 	if srv.repl = c.Replication; srv.repl != nil {
 		srv.repl.Notify(srv.gatesMayOpen)

@@ -87,7 +87,7 @@ func secretsOf(c *command, args [][]byte) func(i int) bool {
 		return func(i int) bool { return i > 0 }
 	case "hello":
 		return func(i int) bool {
-			return i > 1 && (equalFold(args[i-1], "auth") || i > 2 && equalFold(args[i-2], "auth"))
+			return i > 1 && !equalFold(args[i], "auth") && !equalFold(args[i], "setname") && !equalFold(args[i-1], "setname")
 		}
 	case "config|set":
 		return func(i int) bool {

@@ -129,6 +129,27 @@ func TestHandshakeTurns(t *testing.T) {
 	}
 }
 
+// TestHandshakesAreCounted: what handshakes hold has its bound as clients' buffers
+// have, and who is through with one is not closed for those who are not.
+func TestHandshakesAreCounted(t *testing.T) {
+	const room = 10
+	srv := newTestServer(wallClock{time.Now()})
+	srv.within.handshake = 2 * patience
+	l := listenTLS(t, nil)
+	go srv.Serve(l)
+	defer srv.Shutdown(context.Background())
+	good := connectTLS(t, l.Addr().String())
+	good.send("PING\r\n")
+	good.expect("+PONG\r\n")
+	srv.LeaveClients(room*handshakeBytes + srv.ClientMemory())
+	for range 5 * room {
+		defer connect(t, l.Addr().String()).Close()
+	}
+	until(t, "all but so many are closed", func() bool { return srv.Stats().Evicted == 4*room })
+	good.send("PING\r\n")
+	good.expect("+PONG\r\n")
+}
+
 // TestHandshakeWithoutATurn: who does not come to his turn in time is let go.
 func TestHandshakeWithoutATurn(t *testing.T) {
 	srv := newTestServer(wallClock{time.Now()})

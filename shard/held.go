@@ -110,6 +110,22 @@ func (t *Tx) hold(kind byte, value []byte) holding {
 	return holding{state, t.w.rounds[0], true}
 }
 
+// Covered says whether the first feed has been told, in the round returned, what covers a Put of the value: then that Put waits for nothing
+// else. It is for the promise Ahead and changes nothing.
+func (t *Tx) Covered(key []byte, kind byte, value []byte) (round uint64, ok bool) {
+	t.seek(key)
+	if !t.at.hit() {
+		return 0, false
+	}
+	rec := t.shard.table.arena.at(t.at.ref)
+	held, round := rec.held()
+	if held == nil || rec.kind() != kind {
+		return 0, false
+	}
+	ok, _ = engine.Covers(held, value, t.store.block)
+	return round, ok
+}
+
 // putAhead is what Put does to the table under the promise Ahead.
 func (t *Tx) putAhead(key []byte, kind byte, value []byte, deadline int64) {
 	sh, h := t.shard, t.hold(kind, value)

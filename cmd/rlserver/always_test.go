@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +22,8 @@ type heldDisk struct {
 	cond sync.Cond
 	held bool
 	fs   vfs.FS
+
+	logSyncs atomic.Int64 // of Pebble's log
 }
 
 func newHeldDisk() *heldDisk {
@@ -26,6 +31,9 @@ func newHeldDisk() *heldDisk {
 	d.cond.L = &d.mu
 	d.fs = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+			if strings.HasSuffix(op.Path, ".log") {
+				d.logSyncs.Add(1)
+			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			for d.held {
@@ -57,6 +65,69 @@ func startOn(t *testing.T, d *heldDisk, durability string) *testServer {
 		s.down()
 	})
 	return s
+}
+
+// TestPipelineSharesOneSync: all changes of one pipeline are in one round, and cost one sync of the log; so do those of many connections
+// that come while the disk is at the one before. Beside them are the seals, of one sync each.
+func TestPipelineSharesOneSync(t *testing.T) {
+	t.Parallel()
+	const pipelines, depth, sealEvery = 30, 100, 250 * time.Millisecond
+	disk := newHeldDisk()
+	s := startOn(t, disk, "always")
+	c := dial(t, s.addr)
+	before, began := disk.logSyncs.Load(), time.Now()
+	rounds := infoInt(t, c, "rl_rounds")
+	for p := range pipelines {
+		ask := frame("RL.PEEK", "k", sharedLimit)
+		for i := range depth {
+			ask += frame("RL.ACQUIRE", fmt.Sprint("k", i%7), sharedLimit)
+		}
+		answers(t, c, ask, depth+1)
+		if n := infoInt(t, c, "rl_rounds") - rounds; n != int64(p)+1 {
+			t.Fatalf("%d rounds for %d pipelines", n, p+1)
+		}
+	}
+	// Now all come while the disk is held: one of them has its round under way, the others share the next.
+	disk.hold(true)
+	var waiting sync.WaitGroup
+	first := true
+	for i := range 8 {
+		c := dial(t, s.addr)
+		changes := s.node.store.Stats().Changes
+		waiting.Go(func() {
+			answers(t, c, strings.Repeat(frame("RL.ACQUIRE", fmt.Sprint("k", i), sharedLimit), depth), depth)
+		})
+		for end := time.Now().Add(readyWithin); s.node.store.Stats().Changes != changes+depth || first && !s.node.db.Stats().Writing; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d changes", s.node.store.Stats().Changes-changes, depth)
+			}
+		}
+		first = false
+	}
+	disk.hold(false)
+	waiting.Wait()
+	if n := infoInt(t, c, "rl_rounds") - rounds; n != pipelines+2 {
+		t.Errorf("%d rounds for %d pipelines, and 8 that share 2", n, pipelines)
+	}
+	seals := int64(time.Since(began)/sealEvery) + 2 // one may have been due
+	if n := disk.logSyncs.Load() - before; n < pipelines+2 || n > pipelines+2+seals {
+		t.Errorf("%d syncs of the log for %d rounds and at most %d seals", n, pipelines+2, seals)
+	}
+}
+
+// answers sends what was framed in one piece and reads so many replies, all of them decisions that allow.
+func answers(t *testing.T, c *testConn, ask string, n int) {
+	if _, err := io.WriteString(c.nc, ask); err != nil {
+		t.Error(err)
+		return
+	}
+	for range n {
+		r, err := readReply(c.r)
+		if d := r.ints(); err != nil || len(d) != 5 || d[0] != 1 {
+			t.Errorf("%q, %v", r.lines(), err)
+			return
+		}
+	}
 }
 
 // waitLook is for how long a reply that must not leave is looked out for.

@@ -54,7 +54,7 @@ func onSmallDisk(t *testing.T, run func(t *testing.T, dir string)) {
 	t.Logf("on a tmpfs of %s:\n%s", smallDiskSize, out)
 }
 
-// fillDisk makes a file of all that is free on a disk.
+// fillDisk makes a file of all that is free on a disk. It does not outlive the test.
 func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -68,6 +68,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 			block = block[:len(block)/2]
 		}
 	}
+	t.Cleanup(func() { os.Remove(name) })
 	return func() {
 		if err := os.Remove(name); err != nil {
 			t.Fatal(err)
@@ -89,7 +90,8 @@ func fullFor() time.Duration {
 // TestFullDisk: on a disk that is full the server lives and decides, exactly and
 // without waiting; it says that it is not durable, in few words; when there is
 // room it is durable by itself, and what clients were told then is not
-// forgotten. Under always changes are refused meanwhile, and nothing else is.
+// forgotten. Under always changes are refused meanwhile, and nothing else is;
+// under reserve calls within a block are not.
 func TestFullDisk(t *testing.T) {
 	onSmallDisk(t, func(t *testing.T, disk string) {
 		for _, mode := range modes {
@@ -115,9 +117,10 @@ func fullDisk(t *testing.T, dir, disk string, holds promise, args []string) {
 		}()
 	}
 	wait := l.comeback(t, p)
+	c := dial(t, p.addr)
+	c.do("RL.ACQUIRE", "begun", sharedLimit)
 	time.Sleep(500 * time.Millisecond)
 	free := fillDisk(t, disk)
-	c := dial(t, p.addr)
 	p.await("trouble", func() bool {
 		c.do("BGSAVE")
 		return strings.Contains(c.do("INFO", "persistence").text, "rl_last_save_status:err")
@@ -130,6 +133,9 @@ func fullDisk(t *testing.T, dir, disk string, holds promise, args []string) {
 	}
 	if refuses != (refused > 0) {
 		t.Errorf("%d changes were refused", refused)
+	}
+	if got := c.do("RL.ACQUIRE", "begun", sharedLimit); strings.HasPrefix(got.text, "MISCONF") != slices.Contains(args, "always") {
+		t.Errorf("within a block: %q", got.lines())
 	}
 	if got := c.do("RL.PEEK", "k", bucketLimit).ints(); len(got) != 5 {
 		t.Error("no peek on a full disk")
@@ -175,8 +181,11 @@ func (l *ledger) comeback(t *testing.T, p *process) (wait func()) {
 			}
 		})
 	}
-	watcher := dial(t, p.addr)
-	clients.Go(func() { l.watch(watcher) })
+	clients.Go(func() {
+		for c, err := tryDial(t, p.addr); err == nil; c, err = tryDial(t, p.addr) {
+			l.watch(c)
+		}
+	})
 	return clients.Wait
 }
 
@@ -240,4 +249,63 @@ func TestStopOnAFullDisk(t *testing.T) {
 			t.Errorf("%d tokens after the restart", got)
 		}
 	})
+}
+
+// TestBackupOnAFullDisk: a backup for which there is no room fails, says so and leaves nothing behind, whether it goes to a disk of its own or
+// that of the data; the server lives, and the next one, when there is room, is whole.
+func TestBackupOnAFullDisk(t *testing.T) {
+	onSmallDisk(t, func(t *testing.T, disk string) {
+		t.Run("of its own", func(t *testing.T) {
+			backupOnFullDisk(t, filepath.Join(t.TempDir(), "data"), filepath.Join(disk, "backups"), disk)
+		})
+		t.Run("of the data", func(t *testing.T) {
+			backupOnFullDisk(t, filepath.Join(disk, "data"), filepath.Join(disk, "data-backups"), disk)
+		})
+	})
+}
+
+func backupOnFullDisk(t *testing.T, dir, backups, disk string) {
+	own := !strings.HasPrefix(dir, disk)
+	port := freePort(t)
+	p := start(t, dir, "--port", port, "--backup-dir", backups, "--durability", "interval", "--snapshot-interval", killInterval.String())
+	c := dial(t, p.addr)
+	c.do("RL.ACQUIRE", "k", killLimit, "1000000", "COST", "400000")
+	backup := func(name string) (code int, says string) {
+		t.Helper()
+		code, stdout, stderr := once(t, "backup", name, "--port", port)
+		return code, stdout + stderr
+	}
+	if code, says := backup("before"); code != exitOK {
+		t.Fatal(says)
+	}
+	free := fillDisk(t, disk)
+	for range 3 {
+		c.do("RL.ACQUIRE", "k", killLimit, "1000000", "COST", "1000") // which the disk of the data has no room for
+		if code, says := backup("full"); code != exitUnable || !strings.Contains(says, "no space left on device") {
+			t.Errorf("exit code %d: %s", code, says)
+		}
+	}
+	there, err := filepath.Glob(filepath.Join(backups, "*"))
+	tmp, _ := filepath.Glob(filepath.Join(dir, "backup*"))
+	if err != nil || len(there) != 1 || len(tmp) != 0 {
+		t.Errorf("left are %q and %q, %v", there, tmp, err)
+	}
+	if info := c.do("INFO", "persistence").text; !strings.Contains(info, "rl_last_backup_status:err") || strings.Contains(info, "rl_last_save_status:ok") != own {
+		t.Errorf("INFO: %s", info)
+	}
+	free()
+	p.await("durability, by itself", func() bool {
+		return strings.Contains(c.do("INFO", "persistence").text, "rl_last_save_status:ok")
+	})
+	if code, says := backup("after"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, says)
+	}
+	p.kill()
+	for name, want := range map[string]int64{"before": 600000, "after": 597000} {
+		p := start(t, filepath.Join(backups, name))
+		if got := left(t, p.addr, "k"); got != want {
+			t.Errorf("%s: %d tokens, want %d", name, got, want)
+		}
+		p.kill()
+	}
 }

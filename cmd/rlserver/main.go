@@ -70,7 +70,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	v := inv.config.Values()
 	level := new(slog.LevelVar)
 	level.Set(levelOf(v.LogLevel))
-	log := newLogger(stderr, v.LogFormat, level)
+	log := newLogger(newLogPipe(stderr), v.LogFormat, level)
 	for _, note := range inv.notes {
 		log.Warn(note)
 	}
@@ -86,6 +86,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	signals, hangups := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Notify(hangups, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may end before the server
 	clock := newClock(machineSlept)
 	defer clock.Stop()
 	heap := newHeap(config)

@@ -37,6 +37,7 @@ type memory struct {
 	store   *shard.Store
 	db      *persist.DB
 	clients func() int64 // bytes of clients' buffers
+	leave   func(int64)  // tells clients how much there is for their buffers; 0 = any
 	log     *slog.Logger
 
 	mu   sync.Mutex   // makes one adjust follow another
@@ -90,15 +91,29 @@ func keyspaceIn(n int64) int64 {
 	return int64(float64(n) / (1 + slackShare))
 }
 
-// adjust gives the keyspace what the others leave of maxmemory.
+// clientShare and clientLeast are what clients' buffers may take when the keyspace has taken all: a share of maxmemory, at
+// least so many bytes. Keys are never taken away for them, nor are clients that hold little closed for keys.
+const (
+	clientShare = 1.0 / 16
+	clientLeast = 8 << 20
+)
+
+// roomForClients is what the rest leaves clients' buffers of maxmemory.
+func roomForClients(maxmemory, rest int64) int64 {
+	return max(maxmemory-rest, int64(clientShare*float64(maxmemory)), clientLeast)
+}
+
+// adjust gives the keyspace what the others leave of maxmemory, and clients what it and the disk leave.
 func (m *memory) adjust() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ceiling := m.max.Load()
+	ceiling, room := m.max.Load(), int64(0)
 	if ceiling > 0 {
+		room = roomForClients(ceiling, m.dataset()+m.db.Memory())
 		ceiling = max(keyspaceIn(ceiling-m.others()), 1)
 	}
 	m.store.SetMaxBytes(ceiling)
+	m.leave(room)
 	m.peak.Store(max(m.peak.Load(), m.used()))
 }
 

@@ -56,7 +56,7 @@ func TestMemoryOfExpiredKeys(t *testing.T) {
 			if err := db.Wait(db.Save()); err != nil {
 				t.Fatal(err)
 			}
-			m := &memory{store: store, db: db, clients: func() int64 { return 0 }, log: newLogger(io.Discard, "text", new(slog.LevelVar))}
+			m := &memory{store: store, db: db, clients: func() int64 { return 0 }, leave: func(int64) {}, log: newLogger(io.Discard, "text", new(slog.LevelVar))}
 			limit, keyspace := m.used(), store.Used()
 			if m.set(limit); put("new, of a size of its own: it finds no free slot and needs a chunk", 0) {
 				t.Fatal("room at the limit")
@@ -154,6 +154,53 @@ func TestMaxMemory(t *testing.T) {
 	f.wantSpent(t, p.addr, some)
 	if most := p.memory("VmHWM:") - empty; most > limit+limit/10 {
 		t.Errorf("%.1f MB were resident during the load", float64(most)/mb)
+	}
+}
+
+// Clients have what is left, and some in any case.
+func TestRoomForClients(t *testing.T) {
+	for _, row := range []struct{ maxmemory, rest, want int64 }{
+		{100 * mb, 0, 100 * mb},
+		{100 * mb, 60 * mb, 40 * mb},
+		{100 * mb, 95 * mb, clientLeast},
+		{100 * mb, 300 * mb, clientLeast},
+		{1 << 30, 1 << 30, 64 * mb},
+		{1, 0, clientLeast},
+	} {
+		if got := roomForClients(row.maxmemory, row.rest); got != row.want {
+			t.Errorf("%d MB beside %d MB: %d, want %d", row.maxmemory/mb, row.rest/mb, got, row.want)
+		}
+	}
+}
+
+// TestMaxMemoryOfClients: what clients send and never finish does not take more than maxmemory either, and who holds little
+// is served meanwhile.
+func TestMaxMemoryOfClients(t *testing.T) {
+	if underRace() || testing.Short() {
+		t.Skip("measures a server as it is shipped")
+	}
+	const limit, headroom, clients = 16 * mb, 20 * mb, 200
+	p := start(t, t.TempDir(), "--maxmemory", fmt.Sprint(limit))
+	other := dial(t, p.addr)
+	empty := p.memory("VmRSS:")
+	piece := "$60000\r\n" + strings.Repeat("x", 60_000) + "\r\n"
+	for range clients {
+		nc, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(readyWithin))
+		io.WriteString(nc, "*20\r\n"+strings.Repeat(piece, 17)) // fails when it is closed
+		if got := other.do("RL.ACQUIRE", "user:1", "10", "20"); len(got.items) != 5 {
+			t.Fatalf("the other client: %q", got.lines())
+		}
+	}
+	if closed := infoInt(t, other, "evicted_clients"); closed < clients/2 {
+		t.Errorf("%d of %d clients were closed", closed, clients)
+	}
+	if most := p.memory("VmHWM:") - empty; most > limit+headroom {
+		t.Errorf("%.1f MB were resident above an empty server, at most %d are allowed", float64(most)/mb, (limit+headroom)/mb)
 	}
 }
 

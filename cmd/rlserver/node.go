@@ -154,7 +154,7 @@ func (n *node) makeServer(v Values, mode engine.ClockMode, users *resp.UserFile)
 		Version: version, Port: plainPort(n.doors), LimitsFile: v.LimitsFile, Users: users, UserStore: userStore(v.ACLFile),
 		Backup: n.backupInto(v.BackupDir), Shutdown: n.askStop, Replication: n.repl, Extra: n.extra,
 	})
-	n.memory.clients = n.srv.ClientMemory
+	n.memory.clients, n.memory.leave = n.srv.ClientMemory, n.srv.LeaveClients
 	n.memory.set(v.MaxMemory)
 	n.config.OnSet(func(v Values) error {
 		n.srv.Apply(settings(v, mode))
@@ -203,7 +203,7 @@ func (n *node) startWeb(addr string) error {
 		return fmt.Errorf("cannot serve metrics on %s: %w (--http-addr chooses another address, --http-addr \"\" none)", addr, err)
 	}
 	n.webAddr, n.web = l.Addr().String(), o.Server()
-	go n.web.Serve(l)
+	go n.web.Serve(observe.Newest(l))
 	return nil
 }
 

@@ -35,6 +35,9 @@ var plants = []struct{ name, mode, file, old, new string }{
 	{"the disk is not ahead", "reserve", "shard/held.go",
 		"if state, _ := r.held(); state != nil {",
 		"if state, _ := r.held(); state != nil && !planted(`the disk is not ahead`) {"},
+	{"what was saved counts beside a drain", "interval,drain", "shard/drain.go",
+		"if at == 0 || len(value) > 0 && !engine.Untouched(value, at) {",
+		"if at == 0 || len(value) > 0 && (planted(`what was saved counts beside a drain`) || !engine.Untouched(value, at)) {"},
 }
 
 const plantEnv = "RLSERVER_PLANTED"
@@ -50,7 +53,8 @@ func TestKillNoticesPlantedFaults(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			const tries = 20
-			k := newKiller(t, 1, modes[slices.IndexFunc(modes, func(m mode) bool { return m.name == f.mode })])
+			all := append(slices.Clone(modes), draining)
+			k := newKiller(t, 1, all[slices.IndexFunc(all, func(m mode) bool { return m.String() == f.mode })])
 			k.patient, k.strict = f.mode == "interval", true
 			k.program = func(args ...string) *exec.Cmd {
 				cmd := exec.Command(binary, args...)

@@ -47,9 +47,13 @@ func tryDial(t testing.TB, addr string) (*testConn, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(time.Minute))
+	nc.SetDeadline(time.Now().Add(replyWithin))
 	return &testConn{t, nc, bufio.NewReader(nc)}, nil
 }
+
+// replyWithin is how long a reply may take, and how long a connection lives on which do is not called. It is reached only when something is
+// wrong.
+const replyWithin = time.Minute
 
 // frame is a command in RESP.
 func frame(words ...string) string {
@@ -64,6 +68,7 @@ func frame(words ...string) string {
 // do sends a command and reads its reply.
 func (c *testConn) do(words ...string) reply {
 	c.t.Helper()
+	c.nc.SetDeadline(time.Now().Add(replyWithin))
 	if _, err := io.WriteString(c.nc, frame(words...)); ended(err) {
 		return reply{mark: closed}
 	} else if err != nil {
