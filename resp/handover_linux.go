@@ -24,5 +24,6 @@ func (c *sock) giveAway(rest []byte) {
 	} else {
 		c.srv.handOver(nc, c.s, rest)
 	}
+	c.loop.poll.control(syscall.EPOLL_CTL_DEL, c.fd, 0) // the file stays open, so closing fd does not
 	c.close()
 }
