@@ -66,6 +66,12 @@
 // and again before the reply leaves; a process that was stopped in between finds
 // that the time is over.
 //
+// A Sentinel judges a promoted node as the primary from when it has switched to it,
+// and counts anew then. That is not before the node is told to lead, nor before it
+// has said in INFO that it does, so these two times count as contacts with all. They
+// are needed: Sentinels drop their connections when they switch, and send the next
+// PING up to two seconds after the last.
+//
 // A failover that has begun goes on though the primary is heard again. So a lease
 // that has run out is not simply taken up again: the primary is in doubt until it
 // has heard a majority of Sentinels again, and each known replica has answered a

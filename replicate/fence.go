@@ -32,6 +32,7 @@ type watching struct {
 	sentinels map[string]*sentinel // by short id
 	doubt     *doubt
 	lease     Time // its end, by the contacts until now
+	untold    bool // no INFO has said yet that this node was promoted
 }
 
 type sentinel struct {
@@ -217,6 +218,24 @@ func (n *Node) onContact(m Contact) {
 	s.at = max(s.at, min(m.At, n.now))
 	n.watch.renew(n.c.FenceAfter)
 	n.forgetSentinels()
+}
+
+// onTold: no Sentinel has taken this node for the primary before it was told.
+func (n *Node) onTold(m Told) {
+	if n.watch.untold && n.role != Following && n.watch.doubt == nil {
+		n.watch.judgedSince(min(m.At, n.now), n.c.FenceAfter)
+	}
+	n.watch.untold = false
+}
+
+// judgedSince notes that no Sentinel counts from before a time how long this node
+// has not answered as the primary: it begins when it switches to it. That is when
+// Sentinels dial anew, and send no PING for up to two seconds.
+func (w *watching) judgedSince(t, fenceAfter Time) {
+	for _, s := range w.sentinels {
+		s.at = max(s.at, t)
+	}
+	w.renew(fenceAfter)
 }
 
 // forgetSentinels removes those not heard for long, while most are.

@@ -85,6 +85,9 @@ type (
 		Sentinel string // the first 8 hex digits of its id
 		At       Time
 	}
+	// Told says that INFO was answered by a node that leads or is being promoted, at
+	// At or a little later. Only the first one after a promotion matters.
+	Told struct{ At Time }
 )
 
 // A Hello is what a Sentinel publishes, every two seconds: about itself, and
@@ -111,6 +114,7 @@ func (Closed) message()    {}
 func (Lead) message()      {}
 func (Follow) message()    {}
 func (Contact) message()   {}
+func (Told) message()      {}
 func (Hello) message()     {}
 
 // An Effect is what a node wants done. They are carried out in the order given,

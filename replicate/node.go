@@ -155,6 +155,8 @@ func (n *Node) Step(now Time, m Message) []Effect {
 		n.onHello(m)
 	case Contact:
 		n.onContact(m)
+	case Told:
+		n.onTold(m)
 	case Configure:
 		n.configure(m)
 	default:

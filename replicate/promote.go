@@ -58,6 +58,8 @@ func (n *Node) onLead() {
 		return
 	}
 	n.knowKin()
+	n.watch.untold = true
+	n.watch.judgedSince(n.now, n.c.FenceAfter)
 	n.promote(n.up.primary)
 }
 

@@ -110,7 +110,7 @@ func TestPlantedFaults(t *testing.T) {
 			if testing.Short() {
 				enough = 1
 			}
-			for seed := uint64(1); seed <= 6 && caught < enough; seed++ {
+			for seed := uint64(1); seed <= 12 && caught < enough; seed++ {
 				if why := p.run(seed, noFault); why != "" {
 					t.Fatalf("seed %d, without the fault: %s", seed, why)
 				}
@@ -120,7 +120,7 @@ func TestPlantedFaults(t *testing.T) {
 				}
 			}
 			if caught < enough {
-				t.Errorf("caught in %d of 6 lives", caught)
+				t.Errorf("caught in %d of 12 lives", caught)
 			}
 		})
 	}

@@ -206,6 +206,9 @@ func (s *simSentinel) askInfo(i int) {
 		}
 		p.later(func() {
 			st := p.status()
+			if isMaster(st) {
+				p.tell(Told{w.now})
+			}
 			prio := 100
 			if i == w.conf.prefer {
 				prio = 1
@@ -287,9 +290,9 @@ func (s *simSentinel) switchTo(master int) {
 	s.fo = failover{}
 	for i := range s.insts {
 		in := &s.insts[i]
-		in.downSince, in.pingAt, in.pongAt, in.sentAt = 0, 0, s.w.now, s.w.now
+		// It counts from now on, and sends a PING a second later, on a new connection.
+		in.downSince, in.pingAt, in.pongAt, in.sentAt = 0, s.w.now, s.w.now, 0
 		in.roleSince, in.hostSince = s.w.now, s.w.now
-		s.ping(i) // on a new connection
 	}
 	for i := range s.others {
 		s.others[i] = otherSentinel{leader: -1}

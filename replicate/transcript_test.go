@@ -176,6 +176,9 @@ func (s *scribe) message(what string, a args) (Message, error) {
 	case "contact":
 		at, err := time.ParseDuration(a.word(1))
 		return Contact{a.word(0), simStart + at}, err
+	case "told":
+		at, err := time.ParseDuration(a.word(0))
+		return Told{simStart + at}, err
 	}
 	return nil, fmt.Errorf("no message %q", what)
 }

@@ -17,12 +17,14 @@ func (r *replication) Figures() [][2]string {
 	if run == nil {
 		return [][2]string{{"role", "master"}, {"connected_slaves", "0"}}
 	}
+	at := sinceBoot()
 	st := run.Status()
 	var f figures
 	if st.Role == replicate.Following {
 		f.ofReplica(&st, r.n.config.Values().ReplicaPriority)
 	} else {
 		f.add("role", "master")
+		run.Tell(replicate.Told{At: at})
 	}
 	f.replicas(&st)
 	f.add("master_failover_state", "no-failover")
