@@ -14,11 +14,12 @@ const (
 	// handshakeWithin is how long a TLS client may take to say who it is. Until
 	// then it costs a goroutine, and nobody waits for it.
 	handshakeWithin = 5 * time.Second
-	// coresPerHandshake is how many cores there are for one handshake that
-	// computes: half of them at most do handshakes, whoever asks for how many.
+	// procsPerHandshake is how many of Go's processors, two for a core, there are
+	// for one handshake that computes: half of the cores at most do handshakes,
+	// whoever asks for how many.
 	// Measured on 2 busy cores, 64 clients that greet over and over, another
 	// client's p99: 4 to 8 ms, 200 to 390 ms without this bound.
-	coresPerHandshake = 2
+	procsPerHandshake = 4
 	// handshakeBytes is what a handshake under way holds, measured with 9,500 of them. A client that idles after
 	// it holds less than that, so that in a flood of handshakes it is not the first to be closed.
 	handshakeBytes = 12 << 10
@@ -90,7 +91,7 @@ func (g *greeted) give() {
 }
 
 // handshakeTurns is how many handshakes may compute at once.
-func handshakeTurns() int { return max(1, runtime.GOMAXPROCS(0)/coresPerHandshake) }
+func handshakeTurns() int { return max(1, runtime.GOMAXPROCS(0)/procsPerHandshake) }
 
 // handshake does what TLS needs before the first command, in the time it is
 // given; other connections need nothing. It returns false when the connection

@@ -32,8 +32,9 @@ type Config struct {
 const (
 	// MaxShards is the largest number of shards.
 	MaxShards = 1024
-	// shardsPerCore keeps two cores from often wanting the same lock.
-	shardsPerCore = 16
+	// shardsPerProc keeps two of Go's processors, of which there are two for a
+	// core, from often wanting the same lock.
+	shardsPerProc = 8
 	minShards     = 32
 )
 
@@ -81,7 +82,7 @@ type shard struct {
 func New(c Config) *Store {
 	n := c.Shards
 	if n == 0 {
-		n = max(runtime.GOMAXPROCS(0)*shardsPerCore, minShards)
+		n = max(runtime.GOMAXPROCS(0)*shardsPerProc, minShards)
 		n = min(1<<bits.Len(uint(n-1)), MaxShards)
 	}
 	if n < 1 || n > MaxShards || n&(n-1) != 0 {

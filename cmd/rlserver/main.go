@@ -87,6 +87,7 @@ func serve(config *Config, log *slog.Logger, stdout, stderr io.Writer) int {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Notify(hangups, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may end before the server
+	moreProcs()
 	clock := newClock(machineSlept)
 	defer clock.Stop()
 	heap := newHeap(config)
