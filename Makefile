@@ -5,7 +5,7 @@
 
 test: tools
 	go vet ./...
-	go test ./...
+	go test -timeout 15m ./...
 	cd bench && go vet ./... && go test ./...
 
 # What the tests run beside the server: a real Redis, its command line and its
@@ -46,8 +46,9 @@ check:
 	go test ./resp -run '^$$' -fuzz FuzzReader -fuzztime 20s
 
 # What takes long: fuzzing for minutes, attacks at full strength, 200 kills in
-# each mode of durability and 5,000 power losses, and every fault at every
-# operation of the disk and every 200th part of every file.
+# each mode of durability and 5,000 power losses, every fault at every operation
+# of the disk and every 200th part of every file, 20 failovers of each kind, and
+# 5,000 lives of simulated nodes.
 SOAK = 5m
 soak:
 	go test ./engine -run '^$$' -fuzz FuzzAcquire -fuzztime $(SOAK)
@@ -57,6 +58,7 @@ soak:
 	RLSERVER_SOAK=1 go test ./persist ./shard/crash -timeout 60m -v
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestKill|TestPowerLoss|TestFullDisk' -timeout 60m -v
 	RLSERVER_SOAK=1 go test ./cmd/rlserver -run 'TestSentinel|TestPartition' -timeout 60m -v
+	RLSERVER_SOAK=5000 go test ./replicate -run 'TestSimulation$$' -timeout 60m -v
 
 # What attacks cost, beside a real Redis, into attack/results.md: five minutes.
 attack: tools
