@@ -14,7 +14,7 @@ import (
 var mutants = []struct{ name, file, old, new string }{
 	{"a covered debit does not wait for its block", "shard/held.go", "return holding{sh.held, round, false}", "return holding{sh.held, 0, false}"},
 	{"time does not count", "engine/ahead.go", "h.carryState(&h.limit, s.ts)", "h.carryState(&h.limit, h.ts)"},
-	{"a new generation has the true value", "shard/iterate.go", "appendChange(out, buf, 0)", "appendChange(out, buf, 1)"},
+	{"a new generation has the true value", "shard/iterate.go", "appendChange(out, buf, feed)", "appendChange(out, buf, 1)"},
 	{"lost time counts at the rate of the call", "engine/ahead.go", "s.credit = min(s.credit, direct.credit)", "*s = direct"},
 
 	{"what a disk has is certain", "engine/stored.go", "e.certain = min(e.certain, maxTS)", "e.certain = 0"},
