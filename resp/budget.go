@@ -18,7 +18,8 @@ type budget struct {
 	used atomic.Int64 // bytes
 	room atomic.Int64 // what is left for it of all memory, bytes; 0 = nobody bounds that
 
-	mu     sync.Mutex // held by who closes clients
+	over   atomic.Bool // somebody found it exceeded since clients were looked at
+	mu     sync.Mutex  // held by who closes clients
 	warned time.Time
 }
 
@@ -60,14 +61,21 @@ func (srv *Server) LeaveClients(room int64) {
 	}
 }
 
-// relieve closes the largest clients until the others keep the bound, but none
-// that said CLIENT NO-EVICT.
+// relieve sees to it that the bound is kept: whoever is at it already looks again.
 func (srv *Server) relieve(most int64) {
 	b := &srv.budget
-	if !b.mu.TryLock() {
-		return // somebody is at it; whoever holds more calls again
+	b.over.Store(true)
+	for b.over.Load() && b.mu.TryLock() {
+		b.over.Store(false)
+		srv.closeLargest(most)
+		b.mu.Unlock()
 	}
-	defer b.mu.Unlock()
+}
+
+// closeLargest closes the largest clients until the others keep the bound, but
+// none that said CLIENT NO-EVICT. budget.mu is held.
+func (srv *Server) closeLargest(most int64) {
+	b := &srv.budget
 	type holder struct {
 		carrier carrier
 		s       *Session
