@@ -131,7 +131,8 @@ func (e *entry) sameTerms(lim *Limit) bool {
 }
 
 // carryAhead is carryState for a state that is ahead under other terms. It returns the time reached: t, or later if the state is certain
-// only then, which it is now. Windows of the same length go on as they are.
+// only then, which it is now. Windows of the same length go on as they are. Since the call acts later, it may be told to wait longer than it
+// has to: one of the first calls after a crash, under a limit that was changed, within max-clock-skew.
 func (e *entry) carryAhead(to *Limit, t int64) (reached int64, err error) {
 	from, s := &e.limit, &e.state
 	if from.Algorithm != Bucket && from.Window == to.Window && from.Aligned == to.Aligned {

@@ -22,6 +22,7 @@ func FuzzAcquire(f *testing.F) {
 	f.Add([]byte("\x40\x09\xe0\xd4\x03\xe7\x07\xb1\x02\x03\x03\xac\x02\x03\x02\x04"), "log:306/1m", int64(12), int64(5), int64(0), false, false)
 	f.Add([]byte("\x40\x09\xe0\xd4\x03\xe7\x07\xb1\x02\x03\x03\xac\x02\x03\x02\x04"), "log:4096/5ms", int64(12), int64(300), int64(0), false, false)
 	f.Add([]byte("\x18\x80\xd0\x95\xff\xbc\x31\x00\x01\x64\x14\x00"), "10:20", rowsEpoch, int64(1), int64(0), false, false)
+	f.Add([]byte("\x18\x80\xd0\x95\xff\xbc\x31\x00\x01a01"), "10:1", rowsEpoch+91, int64(1), int64(51), false, false)
 	f.Add([]byte("\x28\x09\xa0\x8d\x06\xe0\xd4\x03\x05\x03\x02"), "fixed:5/2m", int64(60_005), int64(1), int64(0), false, false)
 	f.Add([]byte("\x38\x09\x0b\xe0\xd4\x03\x05\x04\x02"), "sliding:5/1s", int64(10), int64(1), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, old []byte, expr string, now, cost, maxWait int64, partial, force bool) {
