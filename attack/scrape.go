@@ -17,19 +17,7 @@ const scrape = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 // knock connects to the port of HTTP. nil: it failed, which is noted; there is not always such a port.
 func (s *strike) knock() *conn {
 	nc, err := net.DialTimeout("tcp", s.http, answerWithin)
-	if err != nil {
-		if !s.over() {
-			s.note("connecting: %v", plain(err))
-			s.wait(10 * time.Millisecond)
-		}
-		return nil
-	}
-	s.counts.opened.Add(1)
-	c := &conn{Conn: nc}
-	if end, ok := s.ctx.Deadline(); ok {
-		c.SetDeadline(end)
-	}
-	return c
+	return s.opened(&conn{Conn: nc}, err)
 }
 
 // visit has each client connect to the port of HTTP, do its part, and wait for the end.

@@ -183,7 +183,11 @@ func (s *strike) open(known bool) *conn {
 	if known {
 		do = s.login
 	}
-	c, err := do()
+	return s.opened(do())
+}
+
+// opened counts a connection, which ends with the attack; nil if there is an error, which is noted.
+func (s *strike) opened(c *conn, err error) *conn {
 	if err != nil {
 		if !s.over() {
 			s.note("connecting: %v", plain(err))

@@ -31,30 +31,7 @@ func TestAlwaysKinds(t *testing.T) {
 // Keys beside the open loop are changed at the rate asked for, also when the server was late.
 func TestDirtyKeepsItsRate(t *testing.T) {
 	const perSecond, lasts = 1000, 300 * time.Millisecond // few enough for a busy machine
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	calls := make(chan int, 1)
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		n, in := 0, bufio.NewReader(conn)
-		for {
-			if _, err := readReply(in); err != nil { // a command is an array as a reply is
-				break
-			}
-			if n++; n == perSecond/20 {
-				time.Sleep(lasts / 3)
-			}
-			io.WriteString(conn, "*1\r\n:1\r\n")
-		}
-		calls <- n
-	}()
-	s := &server{kind: kinds(options{})[0], port: l.Addr().(*net.TCPAddr).Port}
+	s, calls := lateServer(t, perSecond/20, lasts/3)
 	stop := make(chan struct{})
 	time.AfterFunc(lasts, func() { close(stop) })
 	began := time.Now()
@@ -102,4 +79,33 @@ func TestDurableReport(t *testing.T) {
 	if (*durable)(nil).write(&b); b.Len() > 0 {
 		t.Errorf("what was not measured is told: %s", b.String())
 	}
+}
+
+// lateServer is a server that answers each call, but after so many is late for a while. The channel tells how many calls it got.
+func lateServer(t *testing.T, after int, late time.Duration) (*server, <-chan int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	calls := make(chan int, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		n, in := 0, bufio.NewReader(conn)
+		for {
+			if _, err := readReply(in); err != nil { // a command is an array as a reply is
+				break
+			}
+			if n++; n == after {
+				time.Sleep(late)
+			}
+			io.WriteString(conn, "*1\r\n:1\r\n")
+		}
+		calls <- n
+	}()
+	return &server{kind: kinds(options{})[0], port: l.Addr().(*net.TCPAddr).Port}, calls
 }

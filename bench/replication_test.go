@@ -3,10 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"io"
-	"net"
 	"regexp"
 	"runtime"
 	"strings"
@@ -45,30 +42,7 @@ func TestReplicationKinds(t *testing.T) {
 // TestStreamKeepsItsRate, also when the server was late.
 func TestStreamKeepsItsRate(t *testing.T) {
 	const perSecond, lasts = 1000, 300 * time.Millisecond // few enough for a busy machine
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	calls := make(chan int, 1)
-	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		n, in := 0, bufio.NewReader(conn)
-		for {
-			if _, err := readReply(in); err != nil { // a command is an array as a reply is
-				break
-			}
-			if n++; n == perSecond/20 {
-				time.Sleep(lasts / 3)
-			}
-			io.WriteString(conn, "*1\r\n:1\r\n")
-		}
-		calls <- n
-	}()
-	s := &server{kind: kinds(options{})[0], port: l.Addr().(*net.TCPAddr).Port}
+	s, calls := lateServer(t, perSecond/20, lasts/3)
 	stop := make(chan struct{})
 	time.AfterFunc(lasts, func() { close(stop) })
 	began := time.Now()
