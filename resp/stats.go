@@ -138,7 +138,7 @@ type Stats struct {
 	BytesIn        uint64    `metric:"bytes_in_total" type:"counter" help:"Bytes read from clients." info:"Stats:total_net_input_bytes"`
 	BytesOut       uint64    `metric:"bytes_out_total" type:"counter" help:"Bytes written to clients." info:"Stats:total_net_output_bytes"`
 	Refused        uint64    `metric:"connections_refused_total" type:"counter" help:"Connections refused: maxclients or protected mode." info:"Stats:rejected_connections"`
-	Evicted        uint64    `metric:"clients_evicted_total" type:"counter" help:"Connections closed because the buffers of all took more than maxmemory-clients." info:"Stats:evicted_clients"`
+	Evicted        uint64    `metric:"clients_evicted_total" type:"counter" help:"Connections closed because the buffers of all took more than maxmemory-clients, or than maxmemory leaves." info:"Stats:evicted_clients"`
 	ClientMemory   int64     `metric:"client_buffers_bytes" type:"gauge" help:"Bytes that the buffers of all clients take." info:"Memory:mem_clients_normal"`
 	Errors         uint64    `metric:"error_replies_total" type:"counter" help:"Error replies sent." info:"Stats:total_error_replies"`
 	AcceptErrors   uint64    `metric:"accept_errors_total" type:"counter" help:"Failures to accept a connection." info:"Stats:rl_accept_errors"`

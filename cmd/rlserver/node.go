@@ -87,9 +87,7 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	n.store = shard.New(shard.Config{Shards: v.Shards, Grace: 2*skew + deadlineMargin, KeepExpired: mode == engine.Trusted,
 		Promise: durability.Promise(), Block: engine.DefaultBlock})
 	feed := n.store.NewFeed()
-	ship := n.store.NewFeed()
-	ship.Off()
-	n.repl = newReplication(n, v, ship)
+	n.repl = newReplication(n, v)
 	if err := n.openDisk(v, durability, disk); err != nil {
 		return nil, err
 	}
@@ -99,11 +97,9 @@ func startNodeUntil(ctx context.Context, config *Config, clock resp.Clock, log *
 	if n.doors, err = openDoors(v, n.certs); err != nil {
 		return nil, errors.Join(err, n.db.Close())
 	}
-	for _, d := range n.doors {
-		n.addrs = append(n.addrs, d.Addr().String())
-	}
 	n.makeServer(v, mode, users)
 	for _, d := range n.doors {
+		n.addrs = append(n.addrs, d.Addr().String())
 		go n.srv.Serve(d)
 	}
 	if err := n.startWeb(v.HTTPAddr); err != nil {

@@ -58,8 +58,11 @@ var errNoAcks = errors.New("too few replicas acknowledged a change within repl-a
 // ackModes are the values of repl-ack that are no number.
 var ackModes = map[string]replicate.AckMode{"majority": replicate.AckMajority, "all": replicate.AckAll}
 
-func newReplication(n *node, v Values, feed *shard.Feed) *replication {
-	r := &replication{n: n, feed: feed, path: filepath.Join(v.Dir, roleFile)}
+// newReplication takes the second feed of the node's store, that is off until a
+// replica comes.
+func newReplication(n *node, v Values) *replication {
+	r := &replication{n: n, feed: n.store.NewFeed(), path: filepath.Join(v.Dir, roleFile)}
+	r.feed.Off()
 	r.configure(v)
 	n.config.OnSet(func(v Values) error {
 		r.configure(v)
