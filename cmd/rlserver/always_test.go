@@ -21,6 +21,7 @@ type heldDisk struct {
 	mu   sync.Mutex
 	cond sync.Cond
 	held bool
+	wait int // syncs that wait
 	fs   vfs.FS
 
 	logSyncs atomic.Int64 // of Pebble's log
@@ -36,9 +37,11 @@ func newHeldDisk() *heldDisk {
 			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
+			d.wait++
 			for d.held {
 				d.cond.Wait()
 			}
+			d.wait--
 		}
 		return nil
 	}))
@@ -50,6 +53,13 @@ func (d *heldDisk) hold(on bool) {
 	defer d.mu.Unlock()
 	d.held = on
 	d.cond.Broadcast()
+}
+
+// waits says whether a sync waits.
+func (d *heldDisk) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wait > 0
 }
 
 // startOn starts a node on such a disk, in a mode in which replies wait.
@@ -87,7 +97,7 @@ func TestPipelineSharesOneSync(t *testing.T) {
 			t.Fatalf("%d rounds for %d pipelines", n, p+1)
 		}
 	}
-	// Now all come while the disk is held: one of them has its round under way, the others share the next.
+	// Now all come while the disk is held: the first has its round under way, or waits for a seal, the others share the next.
 	disk.hold(true)
 	var waiting sync.WaitGroup
 	first := true
@@ -97,7 +107,7 @@ func TestPipelineSharesOneSync(t *testing.T) {
 		waiting.Go(func() {
 			answers(t, c, strings.Repeat(frame("RL.ACQUIRE", fmt.Sprint("k", i), sharedLimit), depth), depth)
 		})
-		for end := time.Now().Add(readyWithin); s.node.store.Stats().Changes != changes+depth || first && !s.node.db.Stats().Writing; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(readyWithin); s.node.store.Stats().Changes != changes+depth || first && !disk.waits(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d of %d changes", s.node.store.Stats().Changes-changes, depth)
 			}
@@ -106,11 +116,11 @@ func TestPipelineSharesOneSync(t *testing.T) {
 	}
 	disk.hold(false)
 	waiting.Wait()
-	if n := infoInt(t, c, "rl_rounds") - rounds; n != pipelines+2 {
-		t.Errorf("%d rounds for %d pipelines, and 8 that share 2", n, pipelines)
+	if n := infoInt(t, c, "rl_rounds") - rounds; n != pipelines+2 && n != pipelines+1 {
+		t.Errorf("%d rounds for %d pipelines, and 8 that share 2 at most", n, pipelines)
 	}
 	seals := int64(time.Since(began)/sealEvery) + 2 // one may have been due
-	if n := disk.logSyncs.Load() - before; n < pipelines+2 || n > pipelines+2+seals {
+	if n := disk.logSyncs.Load() - before; n < pipelines+1 || n > pipelines+2+seals {
 		t.Errorf("%d syncs of the log for %d rounds and at most %d seals", n, pipelines+2, seals)
 	}
 }
