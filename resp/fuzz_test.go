@@ -230,6 +230,9 @@ func FuzzReader(f *testing.F) {
 			if len(rest)-used != len(after) || fmt.Sprintf("%q", args) != fmt.Sprintf("%q", want) {
 				t.Fatalf("%.200q: ours %q and %d bytes, redcon %q and %d", rest, args, used, want, len(rest)-len(after))
 			}
+			if key, n := keyOf(rest); n != 0 && (n != used || !bytes.Equal(key, args[1])) || n == 0 && len(args) > 1 && len(args) <= maxAhead {
+				t.Fatalf("%.200q: looked ahead to %q and %d bytes, it is %q and %d", rest, key, n, args, used)
+			}
 			p.reset()
 			rest = rest[used:]
 		}

@@ -104,7 +104,7 @@ func (srv *Server) newSession(addr, laddr string) *Session {
 // are to be served before the next; so it is called again after each write, or when full says so.
 func (s *Session) Feed(in []byte) (taken int) {
 	s.conf, s.mark, s.paused, s.long = s.srv.settings.Load(), len(s.out), false, false
-	began := int64(0)
+	began, fetched := int64(0), 1
 	if s.killed.Load() {
 		s.act = actionClose
 	} else if s.turn != nil {
@@ -155,6 +155,9 @@ func (s *Session) Feed(in []byte) (taken int) {
 		taken += used
 		s.progress++
 		s.parser.reset()
+		if fetched--; fetched <= 0 && taken < len(in) {
+			fetched = s.fetchAhead(in[taken:])
+		}
 	}
 	s.full = len(s.out) >= flushAt || s.turn != nil || s.delay > 0 || s.long
 	s.settle()

@@ -47,10 +47,15 @@ func (s *Store) Apply(wipe Wipe, changes []Change) error {
 		t.Clear()
 	}
 	s.limits.applyFound(limits)
-	for i := range changes {
-		if changes[i].Space == KeySpace {
-			t.apply(&changes[i])
+	for rest := changes; len(rest) > 0; {
+		n := min(MaxFetch, len(rest))
+		s.fetchChanged(rest[:n])
+		for i := range rest[:n] {
+			if rest[i].Space == KeySpace {
+				t.apply(&rest[i])
+			}
 		}
+		rest = rest[n:]
 	}
 	for i := range s.shards {
 		s.shards[i].account()

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -44,15 +43,23 @@ func cpuTime(b *testing.B) time.Duration {
 }
 
 // BenchmarkHit is the hot path: a key is locked, read, written and unlocked;
-// the keys are random ones of 100,000, or the same 100 again and again.
+// the keys are random ones of 100,000, fetched before or not, or the same 100
+// again and again.
 func BenchmarkHit(b *testing.B) {
-	for _, among := range []int{100, benchKeys} {
-		b.Run(strconv.Itoa(among), func(b *testing.B) {
+	for _, kind := range []struct {
+		among   int
+		fetched bool
+	}{{100, false}, {benchKeys, false}, {benchKeys, true}} {
+		among := kind.among
+		b.Run(fmt.Sprintf("%d/fetched=%t", among, kind.fetched), func(b *testing.B) {
 			s, keys := benchStore(benchKeys)
 			value := make([]byte, 16)
 			b.ReportAllocs()
 			began, i := cpuTime(b), 0
 			for b.Loop() {
+				if kind.fetched && i%MaxFetch == 0 {
+					s.Fetch(keys[i:min(i+MaxFetch, among)])
+				}
 				key := keys[i]
 				if i++; i == among {
 					i = 0
@@ -132,6 +139,22 @@ func BenchmarkEach(b *testing.B) {
 		s.Each(func([]Change) bool { return true })
 	}
 	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(keys)), "ns/key")
+}
+
+// BenchmarkApply is a frame of 1,000 changes of random keys of a million.
+func BenchmarkApply(b *testing.B) {
+	s, keys := benchStore(1_000_000)
+	state, _ := bucketValue(b, 1000, 5)
+	frame := make([]Change, 1000)
+	for i := 0; b.Loop(); i++ {
+		for j := range frame {
+			frame[j] = Change{Key: keys[(i*len(frame)+j)%len(keys)], Kind: 1, Value: state}
+		}
+		if err := s.Apply(WipeNothing, frame); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(len(frame)), "ns/key")
 }
 
 // BenchmarkParallel is the hot path from all cores at once.

@@ -59,6 +59,7 @@ func (sh *shard) collect(out []Change, buf []byte, pos uint64, feed int) ([]Chan
 	seg := t.segmentOf(pos)
 	for b := range seg.buckets {
 		bk := &seg.buckets[b]
+		t.fetchAll(bk)
 		for i := range bucketSlots {
 			if bk.tags[i] != 0 {
 				out, buf = t.arena.at(bk.refs[i]).appendChange(out, buf, feed)

@@ -17,7 +17,6 @@ type Loader struct {
 	batches       []batch // by shard
 	room          []byte  // where values that are altered are made
 	kept, dropped int
-	fetched       byte // of the index, so that fetching is not optimized away
 }
 
 const (
@@ -138,7 +137,7 @@ func (l *Loader) put(b *batch, sh *shard) error {
 	defer sh.account()
 	w := l.store.writer()
 	for i := range b.entries {
-		l.fetched ^= sh.table.touch(b.entries[i].hash)
+		sh.table.fetchBucket(b.entries[i].hash)
 	}
 	for i := range b.entries {
 		p := &b.entries[i]

@@ -79,6 +79,9 @@ func (r *Round) drainRefs(n int) (done bool) {
 	end := min(set.next+n, len(set.refs))
 	for set.next < end && len(f.buf) < drainBytes {
 		ref := set.refs[set.next]
+		if soon := set.next + fetchSoon; soon < len(set.refs) {
+			a.fetch(set.refs[soon])
+		}
 		set.next++
 		rec := a.at(ref)
 		fl := rec.flags()

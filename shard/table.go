@@ -97,17 +97,6 @@ func (t *table) hash(key []byte) uint64 { return maphash.Bytes(t.seed, key) }
 
 func (t *table) segmentOf(h uint64) *segment { return t.dir[h>>(64-t.depth)] }
 
-// touch reads what find and insert are going to read first, so that the memory
-// for several keys is fetched at the same time. The byte means nothing.
-func (t *table) touch(h uint64) byte {
-	if t.dir == nil {
-		return 0
-	}
-	seg := t.segmentOf(h)
-	b := homeOf(h)
-	return seg.buckets[b].tags[0] ^ seg.buckets[(b+1)%segmentBuckets].tags[0] ^ byte(seg.count)
-}
-
 // find looks a key up.
 func (t *table) find(h uint64, key []byte) spot {
 	if t.dir == nil {
