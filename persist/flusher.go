@@ -313,15 +313,17 @@ func (d *DB) mergeStep() error {
 		d.distinct = sketch{}
 	}
 	m, lines, done := d.merging, d.o.tune.mergeLines, false
-	err := d.h.run(func(db *pebble.DB) (err error) {
+	h := d.h
+	err := h.run(func(db *pebble.DB) (err error) {
 		done, err = m.step(db, lines)
+		h.scan = m.rest
 		return err
 	})
 	if err != nil || !done {
 		return err
 	}
 	d.journal.merged(m.journal)
-	d.mergeSeen = max(d.mergeSeen, len(m.seen))
+	d.mergeSeen = max(d.mergeSeen, m.seen.memory())
 	d.merging = nil
 	d.status.keep(func(f *figures) { f.merges++ })
 	return d.h.run(func(db *pebble.DB) error {
@@ -372,13 +374,13 @@ func (d *DB) takeMemory(now time.Time) error {
 	d.schedule.memoryAt = now
 	merge := d.mergeSeen
 	if d.merging != nil {
-		merge = max(merge, len(d.merging.seen))
+		merge = max(merge, d.merging.seen.memory())
 	}
 	d.mergeSeen = 0
 	pace := &d.h.guard.pace
 	return d.h.run(func(db *pebble.DB) error {
 		m := db.Metrics()
-		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge*seenBytes)
+		memory := int64(m.MemTable.Size+m.MemTable.ZombieSize) + m.BlockCache.Size + int64(merge)
 		d.status.keep(func(f *figures) { f.memory = max(memory, f.memory-f.memory/memoryFade) })
 		pace.sees(int(m.Levels[0].Sublevels))
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -17,7 +18,8 @@ type handle struct {
 	compactions *compactions
 	dir         string
 	generation  uint64
-	health      io.Closer // ends the watch for a slow disk
+	health      io.Closer        // ends the watch for a slow disk
+	scan        *pebble.Iterator // to be closed before db, or nil; the worker's
 
 	jobs  chan func()
 	ended chan struct{} // closed when the worker is done and db closed
@@ -77,6 +79,9 @@ func pebbleOptions(fs vfs.FS, l pebbleLog, c *compactions, readOnly, small bool)
 	if small {
 		o.MemTableSize, o.L0CompactionThreshold = smallMemTableBytes, smallL0Compaction
 	}
+	// The top level is mostly journal, which is read once, soon, and gone: packing it took 4 % of all CPU of a server under load.
+	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	o.Levels[1].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression } // and so all below
 	o.Experimental.CompactionScheduler = c
 	// Reads are one scan at start-up; they say nothing about what to compact.
 	o.Experimental.ReadSamplingMultiplier = -1
@@ -102,6 +107,9 @@ func (h *handle) work(open func() error) {
 // that Pebble has parked, is worth more than a leak.
 func (h *handle) closeFrozen() {
 	defer func() { _ = recover() }()
+	if h.scan != nil {
+		_ = h.scan.Close()
+	}
 	_ = h.db.Close()
 }
 

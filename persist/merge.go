@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,84 +20,82 @@ import (
 // writes everything. The table is the same in the end.
 type merger struct {
 	journal journal
-	begun   bool
-	at      []byte // the last chunk merged
+	rest    *pebble.Iterator // over what is still to be merged, nil before the first step and after the last
+	more    bool             // it is at something
 
-	seeds [2]maphash.Seed
-	seen  map[[2]uint64]struct{} // 128-bit hashes of the keys written, nil: every line is written
+	seen *seen // the keys written, nil: every line is written
 
 	passed int // changes of the journal so far
 
-	batch *pebble.Batch // of the step under way
-	lines []line
-	key   []byte
+	batch  *pebble.Batch // of the step under way
+	lines  []line
+	hashes [][2]uint64
+	key    []byte
 }
 
 // newMerger makes a merger that expects so many distinct keys and may remember so many.
 func newMerger(j journal, distinct, remember int) *merger {
 	m := &merger{journal: j}
 	if distinct <= remember {
-		m.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-		m.seen = make(map[[2]uint64]struct{}, distinct)
+		m.seen = newSeen(distinct)
 	}
 	return m
 }
 
-// step merges so many lines, up to the end of a chunk, and says whether that was the last step.
+// step merges so many lines, up to the end of a chunk, and says whether that was the last step. All steps are for one db.
 func (m *merger) step(db *pebble.DB, lines int) (done bool, err error) {
 	m.batch = db.NewBatch()
 	defer func() { m.batch.Close() }()
-	if !m.begun && m.journal.cleared != 0 {
-		if err := m.batch.DeleteRange([]byte{tableSpace}, []byte{tableSpace + 1}, nil); err != nil {
+	if m.rest == nil {
+		if err := m.begin(db); err != nil {
 			return false, err
 		}
 	}
-	it, err := m.iterator(db)
-	if err != nil {
-		return false, err
-	}
-	defer it.Close()
-	next, ok := it.Next, false
+	next := m.rest.Next
 	if m.seen != nil {
-		next, ok = it.Prev, it.Last()
-	} else {
-		ok = it.First()
+		next = m.rest.Prev
 	}
-	for until := m.passed + lines; ok && m.passed < until; ok = next() {
+	for until := m.passed + lines; m.more && m.passed < until; m.more = next() {
 		m.passed++ // a record of few lines is work as well
-		value, err := it.ValueAndErr()
+		value, err := m.rest.ValueAndErr()
 		if err == nil {
-			err = m.chunk(it.Key(), value)
+			err = m.chunk(m.rest.Key(), value)
 		}
 		if err != nil {
-			return false, fmt.Errorf("journal record %x: %w", it.Key(), err)
+			return false, fmt.Errorf("journal record %x: %w", m.rest.Key(), err)
 		}
-		m.at = append(m.at[:0], it.Key()...)
 	}
-	m.begun = true
-	if ok {
+	if m.more {
 		return false, m.flush()
 	}
-	if err := it.Error(); err != nil {
+	err = m.rest.Close()
+	m.rest = nil
+	if err != nil {
 		return false, err
 	}
 	return true, m.finish()
 }
 
-// iterator is over what is still to be merged.
-func (m *merger) iterator(db *pebble.DB) (*pebble.Iterator, error) {
-	o := &pebble.IterOptions{
+// begin looks at the journal as it is now; it is looked at once, since to find the place again takes as long as to merge a fifth of a chunk.
+func (m *merger) begin(db *pebble.DB) (err error) {
+	if m.journal.cleared != 0 {
+		if err := m.batch.DeleteRange([]byte{tableSpace}, []byte{tableSpace + 1}, nil); err != nil {
+			return err
+		}
+	}
+	m.rest, err = db.NewIter(&pebble.IterOptions{
 		LowerBound: journalKey(m.journal.base.round+1, 0),
 		UpperBound: journalKey(m.journal.last.round, commitChunk),
+	})
+	if err != nil {
+		return err
 	}
-	switch {
-	case !m.begun:
-	case m.seen != nil:
-		o.UpperBound = m.at
-	default:
-		o.LowerBound = append(slices.Clone(m.at), 0)
+	if m.seen != nil {
+		m.more = m.rest.Last()
+	} else {
+		m.more = m.rest.First()
 	}
-	return db.NewIter(o)
+	return nil
 }
 
 func (m *merger) finish() error {
@@ -133,15 +132,13 @@ func (m *merger) chunk(key, value []byte) error {
 		return nil
 	}
 	if m.seen != nil {
-		// A key may be in a round twice, gone and then there again.
-		slices.Reverse(m.lines)
+		slices.Reverse(m.lines) // a key may be in a round twice, gone and then there again
+		m.lines = m.unseen(space, m.lines)
 	}
 	for _, l := range m.lines {
 		m.key = appendTableKey(m.key[:0], space, l.key)
-		if m.first(m.key) {
-			if err := m.put(l); err != nil {
-				return err
-			}
+		if err := m.put(l); err != nil {
+			return err
 		}
 	}
 	if m.batch.Count() < chunkRecords && m.batch.Len() < chunkBytes {
@@ -150,17 +147,21 @@ func (m *merger) chunk(key, value []byte) error {
 	return m.flush()
 }
 
-// first says whether a line of this key of the table has not been written yet.
-func (m *merger) first(key []byte) bool {
-	if m.seen == nil {
-		return true
+// unseen keeps the lines whose keys are seen for the first time.
+func (m *merger) unseen(space byte, lines []line) []line {
+	m.hashes = m.hashes[:0]
+	for _, l := range lines {
+		m.key = appendTableKey(m.key[:0], space, l.key)
+		m.hashes = append(m.hashes, m.seen.hash(m.key))
 	}
-	h := [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
-	if _, ok := m.seen[h]; ok {
-		return false
+	m.seen.touch(m.hashes)
+	kept := lines[:0]
+	for i, l := range lines {
+		if m.seen.add(m.hashes[i]) {
+			kept = append(kept, l)
+		}
 	}
-	m.seen[h] = struct{}{}
-	return true
+	return kept
 }
 
 // put writes a line under m.key.
@@ -188,6 +189,76 @@ func (m *merger) commit() error {
 	}
 	m.batch.Reset()
 	return nil
+}
+
+// A seen is a set of keys, of which it keeps hashes of 128 bits: that two of them are the same does not happen. It is an open table, a
+// quarter empty at least, because a Go map took a third of a merge's time.
+type seen struct {
+	seeds [2]maphash.Seed
+	slots [][2]uint64 // a power of two; zero is an empty one
+	count int
+
+	touched uint64 // means nothing, so that reading is not optimized away
+}
+
+// newSeen makes a set that expects so many keys.
+func newSeen(expected int) *seen {
+	return &seen{
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		slots: make([][2]uint64, 1<<bits.Len(uint(max(expected, 8)*4/3))),
+	}
+}
+
+// hash is what the set keeps of a key.
+func (s *seen) hash(key []byte) [2]uint64 {
+	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key) | 1} // not zero
+}
+
+// touch reads where these hashes belong, one right after the other, so that their memory is fetched at the same time.
+func (s *seen) touch(hashes [][2]uint64) {
+	for _, h := range hashes {
+		s.touched ^= s.slots[h[0]&uint64(len(s.slots)-1)][1]
+	}
+}
+
+// add says whether the hash is new.
+func (s *seen) add(h [2]uint64) bool {
+	slot := s.slot(h)
+	if *slot == h {
+		return false
+	}
+	*slot = h
+	if s.count++; s.count > len(s.slots)*3/4 {
+		s.grow()
+	}
+	return true
+}
+
+// slot is where the hash is, or belongs.
+func (s *seen) slot(h [2]uint64) *[2]uint64 {
+	for i := h[0]; ; i++ {
+		if slot := &s.slots[i&uint64(len(s.slots)-1)]; *slot == h || slot[1] == 0 {
+			return slot
+		}
+	}
+}
+
+func (s *seen) grow() {
+	old := s.slots
+	s.slots = make([][2]uint64, 2*len(old))
+	for _, h := range old {
+		if h[1] != 0 {
+			*s.slot(h) = h
+		}
+	}
+}
+
+// memory is how many bytes it takes; none if there is no set.
+func (s *seen) memory() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.slots) * 16
 }
 
 // A sketch counts distinct keys in 128 KiB: never too many, and a tenth too few when there are sketchBits/5.

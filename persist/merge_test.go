@@ -117,3 +117,25 @@ func TestSketch(t *testing.T) {
 		t.Errorf("%d distinct keys counted as %d", mergeEntries, s.count)
 	}
 }
+
+// TestSeen: a set tells each hash for new once, also when there are many more than it expects.
+func TestSeen(t *testing.T) {
+	for _, expected := range []int{0, 100, 5000} {
+		s := newSeen(expected)
+		for round := range 2 {
+			for i := range 5000 {
+				h := s.hash(fmt.Append(nil, i))
+				s.touch([][2]uint64{h})
+				if s.add(h) != (round == 0) {
+					t.Fatalf("expecting %d: key %d in round %d", expected, i, round)
+				}
+			}
+		}
+		if n := s.memory(); n < 5000*16*4/3 || n > 5000*16*8/3 {
+			t.Errorf("expecting %d: %d bytes", expected, n)
+		}
+	}
+	if n := (*seen)(nil).memory(); n != 0 {
+		t.Errorf("no set takes %d bytes", n)
+	}
+}

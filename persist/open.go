@@ -32,7 +32,7 @@ type DB struct {
 	layout       layout
 	journal      journal
 	merging      *merger // the merge under way
-	mergeSeen    int     // keys that merges remembered since the memory was last looked at
+	mergeSeen    int     // bytes that merges took to remember keys since the memory was last looked at
 	distinct     sketch  // of the keys in the journal, less what is being merged
 	started      bool
 	limitsLoaded bool

@@ -114,7 +114,7 @@ const (
 	// chunkBytes ends a chunk early, far below half a memtable, where Pebble would treat it as a special case.
 	chunkBytes = 256 << 10
 	// mergeBytes, mergeEntries and mergeEvery bound the journal; the first reached starts a merge. mergeEntries counts distinct keys,
-	// because a merge remembers 16 bytes of each, of at most twice as many.
+	// because a merge remembers 16 to 40 bytes of each, of at most twice as many.
 	mergeBytes   = 32 << 20
 	mergeEntries = 1 << 17
 	mergeEvery   = time.Minute
@@ -131,8 +131,6 @@ const (
 	memoryEvery  = time.Second
 	// memoryFade is by what part of it a peak of that is forgotten each time.
 	memoryFade = 8
-	// seenBytes is what a key takes that a merge remembers, in bytes.
-	seenBytes = 40
 	// retryFirst and retryMost bound the pause between attempts to write a new generation. A full disk is looked at every retryFirst
 	// and tried at once when there seems to be room.
 	retryFirst = time.Second

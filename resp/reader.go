@@ -120,10 +120,29 @@ func bulkHeader(buf []byte, pos int, lim limits) (n, end int, perr string) {
 	return n, end, ""
 }
 
+// shortHeader is header for one or two digits, which most are; end 0 says that it is for header.
+func shortHeader(buf []byte, from int) (n, end int) {
+	if len(buf) < from+4 {
+		return 0, 0
+	}
+	b := buf[from : from+4]
+	first, second := b[0]-'0', b[1]-'0'
+	switch {
+	case first <= 9 && b[1] == '\r' && b[2] == '\n':
+		return int(first), from + 3
+	case first <= 9 && first != 0 && second <= 9 && b[2] == '\r' && b[3] == '\n':
+		return int(first)*10 + int(second), from + 4
+	}
+	return 0, 0
+}
+
 // header reads digits and CRLF at from: the number (-1 for any negative one) and
 // the offset after the line, 0 if the line is not complete. Digits are added up
 // by hand and counted, so no length a peer can write overflows.
 func header(buf []byte, from int, tooLong, bad string) (n, end int, perr string) {
+	if n, end := shortHeader(buf, from); end != 0 {
+		return n, end, ""
+	}
 	i, negative := from, false
 	if i < len(buf) && buf[i] == '-' {
 		i, negative = i+1, true
