@@ -123,11 +123,13 @@ func (n *Node) onAttach(m Attach) {
 		l.state, l.next = live, m.Offset+1
 		r.online, r.acked = true, m.Offset
 		n.send(l, appendSyncAnswer(nil, syncAnswer{false, n.replid, m.Offset, n.term, n.content}))
+		n.partialSyncs++
 		n.note("replica %s goes on after %d", m.From.Addr, m.Offset)
 	} else {
 		l.state, l.next = walking, n.log.next
 		n.send(l, appendSyncAnswer(nil, syncAnswer{true, n.replid, n.log.head(), n.term, n.content}))
 		n.emit(BeginWalk{l.id})
+		n.fullSyncs++
 		n.note("full sync for replica %s, from %d", m.From.Addr, n.log.head())
 	}
 	n.beatTo(l)

@@ -91,6 +91,8 @@ type Node struct {
 	started, feed bool
 	touched       bool // state may be another
 
+	fullSyncs, partialSyncs uint64 // of replicas
+
 	lead   leading
 	watch  watching
 	up     following

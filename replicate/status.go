@@ -11,6 +11,8 @@ type Status struct {
 	Fenced          bool // leads, or is about to, and may not decide
 	Sentinels       int
 
+	FullSyncs, PartialSyncs uint64 // of replicas of this node, since it was started
+
 	// Of a replica.
 	Primary   string
 	Link      bool // in step with the primary
@@ -39,6 +41,7 @@ func (n *Node) Status(now Time) Status {
 		Role: n.role, Term: n.term, Epoch: n.watch.epoch, Replid: n.replid, Replid2: n.replid2,
 		Offset: n.log.head(), End2: n.end2, First: n.log.first(), LogBytes: n.log.bytes,
 		Fenced: n.role != Following && !n.put.Open, Sentinels: len(n.watch.peers()),
+		FullSyncs: n.fullSyncs, PartialSyncs: n.partialSyncs,
 	}
 	if n.role != Leading {
 		s.Primary = n.up.primary

@@ -90,7 +90,7 @@ func logProgress(loading func() (persist.LoadStats, bool), log *slog.Logger, tic
 // extra are the figures of INFO beside those of the wire; those of a load are
 // there while it goes on.
 func (n *node) extra() []any {
-	all := []any{n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store)}
+	all := []any{n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store), n.repl.stats()}
 	if st, on := n.db.Loading(); on {
 		all = append(all, st)
 	}

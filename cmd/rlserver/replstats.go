@@ -16,6 +16,8 @@ type replicationStats struct {
 	AcksNeeded int64  `metric:"acks_needed" type:"gauge" help:"Replicas that must have a change before its reply leaves, see repl-ack."`
 	AcksLate   uint64 `metric:"acks_timed_out_total" type:"counter" help:"Times that replies had waited for acks for repl-ack-timeout."`
 	LogBytes   int64  `metric:"replication_backlog_bytes" type:"gauge" help:"Frames kept for replicas whose link breaks."`
+	Full       uint64 `metric:"full_syncs_total" type:"counter" help:"Times that a replica of this node was sent everything." info:"Stats:sync_full"`
+	Partial    uint64 `metric:"partial_syncs_total" type:"counter" help:"Times that one went on where its link had broken." info:"Stats:sync_partial_ok"`
 }
 
 func (r *replication) stats() replicationStats {
@@ -30,6 +32,7 @@ func (r *replication) stats() replicationStats {
 	s := replicationStats{
 		Primary: st.Role == replicate.Leading, Fenced: st.Fenced, Term: st.Term, Sentinels: int64(st.Sentinels),
 		AcksNeeded: int64(run.Doors().Acks), AcksLate: late, LogBytes: int64(st.LogBytes), LagMs: lag(&st).Milliseconds(), LinkUp: st.Link,
+		Full: st.FullSyncs, Partial: st.PartialSyncs,
 	}
 	if st.Link {
 		s.HeardMs = st.HeardAgo.Milliseconds()

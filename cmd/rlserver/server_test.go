@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rlserver/rlserver/persist"
+	"github.com/rlserver/rlserver/resp"
 )
 
 // fakeClock is a server's clock that stands still until it is moved.
@@ -26,6 +27,7 @@ type testServer struct {
 	t     testing.TB
 	dir   string
 	clock *fakeClock
+	other resp.Clock // in its place, if not nil
 	node  *node
 	addr  string
 	args  []string
@@ -58,10 +60,23 @@ func startTest(t testing.TB, args []string) *testServer {
 	t.Helper()
 	s := &testServer{t: t, dir: t.TempDir(), clock: &fakeClock{}, log: &logText{}}
 	s.clock.ns.Store(testStart)
-	s.args = append([]string{"--port", "0", "--http-addr", "", "--dir", s.dir, "--durability", "shutdown", "--backup-dir", t.TempDir()}, args...)
-	s.up()
-	t.Cleanup(func() { s.down() })
+	s.begin(args)
 	return s
+}
+
+// startWith is startTest with another clock.
+func startWith(t testing.TB, clock resp.Clock, args []string) *testServer {
+	t.Helper()
+	s := &testServer{t: t, dir: t.TempDir(), other: clock, log: &logText{}}
+	s.begin(args)
+	return s
+}
+
+func (s *testServer) begin(args []string) {
+	s.t.Helper()
+	s.args = append([]string{"--port", "0", "--http-addr", "", "--dir", s.dir, "--durability", "shutdown", "--backup-dir", s.t.TempDir()}, args...)
+	s.up()
+	s.t.Cleanup(func() { s.down() })
 }
 
 func (s *testServer) up() {
@@ -71,7 +86,11 @@ func (s *testServer) up() {
 		s.t.Fatal(err)
 	}
 	log := newLogger(s.log, "text", new(slog.LevelVar))
-	if s.node, err = startNode(inv.config, s.clock, log, s.disk...); err != nil {
+	clock := s.other
+	if clock == nil {
+		clock = s.clock
+	}
+	if s.node, err = startNode(inv.config, clock, log, s.disk...); err != nil {
 		s.t.Fatal(err)
 	}
 	s.addr = s.node.addrs[0]
