@@ -2,11 +2,14 @@ package persist
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rlserver/rlserver/engine"
 	"github.com/rlserver/rlserver/shard"
 )
@@ -89,4 +92,42 @@ func BenchmarkLoad(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(keys/(b.Elapsed().Seconds()/float64(b.N)), "keys/s")
+}
+
+// BenchmarkMerge brings a journal of ten rounds into the table, each of 20,000 keys at random of a million.
+func BenchmarkMerge(b *testing.B) {
+	const rounds, keys = 10, 20_000
+	for b.Loop() {
+		b.StopTimer()
+		h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(site))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var j journal
+		distinct := new(sketch)
+		for range rounds {
+			w := newRoundWriter(h, tuning{}.withDefaults(), j.last, distinct)
+			for range keys {
+				if err := w.add(shard.Change{Key: fmt.Appendf(nil, "user:%011d", rand.IntN(1_000_000)), Kind: 1, Value: make([]byte, 13), Deadline: 1e12}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			c, err := w.commit(start, 1_000_000)
+			if err != nil {
+				b.Fatal(err)
+			}
+			j.add(c)
+		}
+		m := newMerger(j, distinct.count, 2*mergeEntries)
+		b.StartTimer()
+		for done := false; !done; {
+			if err := h.run(func(db *pebble.DB) (err error) { done, err = m.step(db, mergeLines); return err }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StopTimer()
+		h.abandon()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/rounds/keys, "ns/line")
 }
