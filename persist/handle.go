@@ -2,6 +2,7 @@ package persist
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -99,18 +100,22 @@ func (h *handle) work(open func() error) {
 		job()
 	}
 	if h.db != nil {
-		h.closeFrozen()
+		_ = h.closeFrozen()
 	}
 }
 
 // closeFrozen gives back what Pebble holds. Nothing reaches the disk any more, so neither an error nor a panic, as over an iterator
 // that Pebble has parked, is worth more than a leak.
-func (h *handle) closeFrozen() {
-	defer func() { _ = recover() }()
+func (h *handle) closeFrozen() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
 	if h.scan != nil {
 		_ = h.scan.Close()
 	}
-	_ = h.db.Close()
+	return h.db.Close()
 }
 
 // run has the worker do f and returns its error, or why the handle is dead, as soon as it is. f may still be running then, so it must

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -115,6 +116,34 @@ func TestSketch(t *testing.T) {
 	}
 	if s.count > mergeEntries || s.count < mergeEntries*9/10 {
 		t.Errorf("%d distinct keys counted as %d", mergeEntries, s.count)
+	}
+}
+
+// TestMergeGivenUp: a handle that dies in the middle of a merge is closed all the same, and nothing of Pebble's is left.
+func TestMergeGivenUp(t *testing.T) {
+	h, err := newGeneration(vfs.NewMem(), dir, 1, point{}, new(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &DB{h: h}
+	d.o.tune = tuning{chunkRecords: 2, mergeLines: 1}.withDefaults()
+	w := newRoundWriter(h, d.o.tune, point{}, &d.distinct)
+	for i := range 20 {
+		if err := w.add(shard.Change{Key: fmt.Append(nil, i), Kind: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := w.commit(start, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.journal.add(c)
+	if err := d.mergeStep(); err != nil || d.merging == nil {
+		t.Fatal("no merge is under way", err)
+	}
+	h.guard.fail(errors.New("the disk is gone"))
+	if err := h.closeFrozen(); err != nil {
+		t.Error(err)
 	}
 }
 
