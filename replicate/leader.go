@@ -112,6 +112,7 @@ func (n *Node) onAttach(m Attach) {
 	if r == nil {
 		r = &replica{}
 		n.lead.known[m.From.ID] = r
+		n.replaced(m.From)
 	}
 	if r.link != nil {
 		n.hangup(r.link)
@@ -135,6 +136,17 @@ func (n *Node) onAttach(m Attach) {
 	n.beatTo(l)
 	n.pump(l)
 	n.releaseAcked()
+}
+
+// replaced forgets who was at the address of a replica that is new: a server without
+// the data of the one before it. Nobody else is ever forgotten.
+func (n *Node) replaced(by Peer) {
+	for id, r := range n.lead.known {
+		if id != by.ID && r.link == nil && r.peer.Addr == by.Addr {
+			delete(n.lead.known, id)
+			n.note("replica %s is another one than before, which is forgotten", by.Addr)
+		}
+	}
 }
 
 // admits says whether a replica may take this node's content for its own: not

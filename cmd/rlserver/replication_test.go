@@ -132,6 +132,25 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
+// TestReplacedReplica: with repl-ack all a replica that is gone counts, until another
+// server with nothing on its disk is at its address.
+func TestReplacedReplica(t *testing.T) {
+	a := startTest(t, []string{"--repl-ack", "all", "--repl-ack-on-timeout", "refuse", "--repl-ack-timeout", "50ms"})
+	follow := []string{"--replicaof", strings.Join(a.hostWords(), " "), "--port", freePort(t)}
+	c := dial(t, a.addr)
+	online := func() bool { return strings.Contains(c.section("replication")["slave0"], "state=online") }
+	b := startTest(t, follow)
+	until(t, "the replica is in step", online)
+	b.down()
+	until(t, "it is gone", func() bool { return !online() })
+	if got := c.do("RL.ACQUIRE", "k", "1/1d", "10"); got.mark != '-' {
+		t.Error("without one of all replicas:", got.lines())
+	}
+	startTest(t, follow)
+	until(t, "another one is in step", online)
+	until(t, "it counts in the place of the first", func() bool { return len(c.do("RL.ACQUIRE", "k", "1/1d", "10").items) == 5 })
+}
+
 // TestWait: a client hears how many replicas have what it has changed.
 func TestWait(t *testing.T) {
 	a := startTest(t, nil)
