@@ -168,6 +168,7 @@ func (n *Node) askFirst(d *doubt) {
 // endDoubt opens the doors. After a start a lead begins with it.
 func (n *Node) endDoubt() {
 	if n.watch.doubt.start {
+		n.emit(StoreFollows{false})
 		n.beginLead()
 	}
 	n.watch.doubt = nil

@@ -214,6 +214,7 @@ func (n *Node) onStart(m Start) {
 	}
 	n.doubt()
 	n.watch.doubt.start, n.watch.doubt.heard = true, map[string]bool{}
+	n.emit(StoreFollows{true}) // what it has may be somebody else's: nothing of it goes by its own clock until it decides
 }
 
 func (n *Node) onTick(m Tick) {
