@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -144,6 +145,34 @@ func TestMergeGivenUp(t *testing.T) {
 	h.guard.fail(errors.New("the disk is gone"))
 	if err := h.closeFrozen(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMissingStep: a table that lacks one of the batches it was written in is not taken for whole.
+func TestMissingStep(t *testing.T) {
+	o := Options{FS: vfs.NewMem(), Dir: dir, Mode: Shutdown, tune: tuning{chunkRecords: 20, mergeLines: 20}}
+	w := open(t, o)
+	for i := range 100 {
+		w.debit(fmt.Sprint(i))
+	}
+	w.save()
+	w.close()
+	last := w.db.journal.steps.last
+	if last < 3 {
+		t.Fatalf("the table was written in %d batches", last)
+	}
+	h, err := openHandle(o.FS, w.db.generationDir(1), 1, false, new(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.run(func(db *pebble.DB) error { return db.Delete(stepKey(last-1), pebble.Sync) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(t, o); err == nil || !strings.Contains(err.Error(), "is missing") || !helpful(err) {
+		t.Errorf("a start without batch %d of %d: %v", last-1, last, err)
 	}
 }
 

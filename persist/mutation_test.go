@@ -124,7 +124,7 @@ var faults = []struct{ name, file, old, new, test string }{
 	{"a missing part of the table not seen", "steps.go",
 		"next, end := max(s.kept, 1), s.last",
 		"if planted(`a missing part of the table not seen`) {\nreturn nil\n}\nnext, end := max(s.kept, 1), s.last",
-		"TestBitFlips"},
+		"TestMissingStep"},
 	{"a lag of 0 while a round is cut", "recover.go",
 		"d.status.cuts(at)\n\tr := d.feed.Cut()",
 		"if !planted(`a lag of 0 while a round is cut`) {\nd.status.cuts(at)\n}\nr := d.feed.Cut()\nif planted(`a lag of 0 while a round is cut`) {\nd.status.cuts(at)\n}",
