@@ -19,17 +19,21 @@ type gate struct {
 	vfs.FS
 	shut    atomic.Bool
 	waiting chan struct{} // one for each read that waits
-	pass    chan struct{} // one lets a read through, closed lets all
+	pass    chan struct{} // one lets a read through that has said that it waits
+	open    chan struct{} // closed lets all through
 }
 
 func newGate(fs vfs.FS) *gate {
-	g := &gate{waiting: make(chan struct{}), pass: make(chan struct{})}
+	g := &gate{waiting: make(chan struct{}), pass: make(chan struct{}), open: make(chan struct{})}
 	g.FS = errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if g.shut.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
 			select {
 			case g.waiting <- struct{}{}:
-				<-g.pass
-			case <-g.pass:
+				select {
+				case <-g.pass:
+				case <-g.open:
+				}
+			case <-g.open:
 			}
 		}
 		return nil
@@ -100,7 +104,7 @@ func TestLoading(t *testing.T) {
 		}
 		break
 	}
-	close(g.pass)
+	close(g.open)
 	if steps < 3 {
 		t.Errorf("%d steps of progress", steps)
 	}
@@ -200,7 +204,7 @@ func TestAbort(t *testing.T) {
 			}
 		}
 		d.Abort()
-		close(g.pass)
+		close(g.open)
 		if !more {
 			d.Close()
 			break
