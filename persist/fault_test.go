@@ -393,7 +393,7 @@ func TestDiskHangs(t *testing.T) {
 		if d := time.Since(before); d != 7*time.Second {
 			t.Errorf("the disk held up decisions: %v", d)
 		}
-		time.Sleep(4 * time.Second)
+		time.Sleep(4500 * time.Millisecond) // between two looks of the flusher
 		if st := w.db.Stats(); !st.LastSaveOK || st.LagMs != 0 || st.Rewrites != 0 {
 			t.Errorf("after the hang: %+v", st)
 		}
