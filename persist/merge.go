@@ -151,8 +151,7 @@ func (m *merger) chunk(key, value []byte) error {
 func (m *merger) unseen(space byte, lines []line) []line {
 	m.hashes = m.hashes[:0]
 	for _, l := range lines {
-		m.key = appendTableKey(m.key[:0], space, l.key)
-		m.hashes = append(m.hashes, m.seen.hash(m.key))
+		m.hashes = append(m.hashes, m.seen.hash(space, l.key))
 	}
 	m.seen.touch(m.hashes)
 	kept := lines[:0]
@@ -209,9 +208,9 @@ func newSeen(expected int) *seen {
 	}
 }
 
-// hash is what the set keeps of a key.
-func (s *seen) hash(key []byte) [2]uint64 {
-	return [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key) | 1} // not zero
+// hash is what the set keeps of a key of a space.
+func (s *seen) hash(space byte, key []byte) [2]uint64 {
+	return [2]uint64{maphash.Bytes(s.seeds[0], key) ^ uint64(space), maphash.Bytes(s.seeds[1], key) | 1} // not zero
 }
 
 // touch reads where these hashes belong, one right after the other, so that their memory is fetched at the same time.

@@ -182,7 +182,7 @@ func TestSeen(t *testing.T) {
 		s := newSeen(expected)
 		for round := range 2 {
 			for i := range 5000 {
-				h := s.hash(fmt.Append(nil, i))
+				h := s.hash(shard.KeySpace, fmt.Append(nil, i))
 				s.touch([][2]uint64{h})
 				if s.add(h) != (round == 0) {
 					t.Fatalf("expecting %d: key %d in round %d", expected, i, round)

@@ -114,7 +114,7 @@ const (
 	// chunkBytes ends a chunk early, far below half a memtable, where Pebble would treat it as a special case.
 	chunkBytes = 256 << 10
 	// mergeBytes, mergeEntries and mergeEvery bound the journal; the first reached starts a merge. mergeEntries counts distinct keys,
-	// because a merge remembers 16 to 40 bytes of each, of at most twice as many.
+	// because a merge remembers 21 to 43 bytes of each, of at most twice as many.
 	mergeBytes   = 32 << 20
 	mergeEntries = 1 << 17
 	mergeEvery   = time.Minute

@@ -87,10 +87,15 @@ func logProgress(loading func() (persist.LoadStats, bool), log *slog.Logger, tic
 	}
 }
 
+// figures are those of INFO and of /metrics beside those of the wire.
+func (n *node) figures() []any {
+	return []any{n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store), n.repl.stats()}
+}
+
 // extra are the figures of INFO beside those of the wire; those of a load are
 // there while it goes on.
 func (n *node) extra() []any {
-	all := []any{n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store), n.repl.stats()}
+	all := n.figures()
 	if st, on := n.db.Loading(); on {
 		all = append(all, st)
 	}

@@ -187,7 +187,7 @@ func (n *node) askStop(saving bool) {
 func (n *node) startWeb(addr string) error {
 	o := observe.New(observe.Options{
 		Stats: func() []any {
-			return []any{n.srv.Stats(), n.memory.stats(), n.store.Stats(), n.db.Stats(), n.db.BackupStats(), n.restart.stats(n.store), n.repl.stats()}
+			return append(n.figures(), n.srv.Stats())
 		},
 		Ready: n.readiness, Version: version, Revision: revision(), Log: n.log,
 	})
