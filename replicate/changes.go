@@ -13,6 +13,7 @@ type changesHead struct {
 	clock        int64 // of the primary at the cut, ms
 	wipe         bool
 	more         bool
+	later        bool
 }
 
 // appendChange appends one change, its deadline as a distance from clock.
@@ -90,6 +91,9 @@ func appendPart(dst []byte, h changesHead, changes []shard.Change) []byte {
 	if h.wipe {
 		flags |= flagWipe
 	}
+	if h.later {
+		flags |= flagLater
+	}
 	dst, at := openFrame(dst, typeChanges, flags)
 	dst = binary.AppendUvarint(dst, h.term)
 	dst = binary.AppendUvarint(dst, h.number)
@@ -104,7 +108,7 @@ func appendPart(dst []byte, h changesHead, changes []shard.Change) []byte {
 func readChangesHead(f *frame) (h changesHead, r reader, err error) {
 	r = reader{b: f.body}
 	h.term, h.number, h.clock = r.num(), r.num(), r.ms()
-	h.wipe, h.more = f.flags&flagWipe != 0, f.flags&flagMore != 0
+	h.wipe, h.more, h.later = f.flags&flagWipe != 0, f.flags&flagMore != 0, f.flags&flagLater != 0
 	if r.bad {
 		err = errFrame
 	}

@@ -21,32 +21,58 @@ const (
 	writeWithin = 10 * time.Second
 	// readBuffer is the buffer of a link while no larger frame comes.
 	readBuffer = 64 << 10
+	// nowBytes is the longest that is written by the loop itself.
+	nowBytes = 64 << 10
 	// maxLine bounds what a peer says before frames.
 	maxLine = 1 << 10
 )
 
 // A peerConn is the socket of a link, with a goroutine that reads and one that
-// writes.
+// writes what has to wait.
 type peerConn struct {
 	r    *Runner
 	id   LinkID
 	nc   net.Conn
+	raw  syscall.RawConn // of nc, nil if that is no plain socket
 	mu   sync.Mutex
 	out  net.Buffers // to be written
-	end  bool        // close when it is
+	busy bool        // write has taken what it is writing
+	end  bool        // close when all is written
 	bell chan struct{}
 }
 
 func (r *Runner) newConn(id LinkID, nc net.Conn) *peerConn {
-	return &peerConn{r: r, id: id, nc: nc, bell: make(chan struct{}, 1)}
+	c := &peerConn{r: r, id: id, nc: nc, bell: make(chan struct{}, 1)}
+	if plain, ok := nc.(*net.TCPConn); ok {
+		c.raw, _ = plain.SyscallConn()
+	}
+	return c
 }
 
-// send queues bytes. The node sees to it that they are not too many.
-func (c *peerConn) send(raw []byte) {
+// send writes what the socket takes at once, if that is allowed and nothing is queued before it, and queues the rest. It returns how
+// many bytes have left. The node sees to it that not too many are queued.
+func (c *peerConn) send(raw []byte, now bool) (sent int) {
 	c.mu.Lock()
-	c.out = append(c.out, raw)
-	c.mu.Unlock()
-	c.ring()
+	defer c.mu.Unlock()
+	if now && c.raw != nil && !c.busy && !c.end && len(c.out) == 0 && len(raw) <= nowBytes {
+		sent = c.writeNow(raw)
+	}
+	if sent < len(raw) {
+		c.out = append(c.out, raw[sent:])
+		c.ring()
+	}
+	return sent
+}
+
+// writeNow writes as much as the socket takes without waiting. What is wrong with it write is going to see.
+func (c *peerConn) writeNow(raw []byte) (sent int) {
+	_ = c.raw.Write(func(fd uintptr) (done bool) {
+		if n, err := syscall.Write(int(fd), raw); err == nil {
+			sent = n
+		}
+		return true
+	})
+	return sent
 }
 
 // finish closes the connection when all was written.
@@ -75,11 +101,15 @@ func (c *peerConn) write() {
 	for range c.bell {
 		c.mu.Lock()
 		out, end := c.out, c.end
-		c.out = nil
+		c.out, c.busy = nil, len(c.out) > 0
 		c.mu.Unlock()
 		if len(out) > 0 {
 			c.nc.SetWriteDeadline(time.Now().Add(writeWithin))
 			n, err := out.WriteTo(c.nc)
+			c.nc.SetWriteDeadline(time.Time{}) // send does not wait
+			c.mu.Lock()
+			c.busy = false
+			c.mu.Unlock()
 			if err != nil {
 				end = true
 			} else {

@@ -28,6 +28,8 @@ type following struct {
 	probe    uint64
 	// hold: a node that has answered a pull does not go back to its primary before.
 	hold    Time
+	ackedAt Time
+	owes    bool           // the ack of a frame nobody waits for
 	changes []shard.Change // room
 }
 
@@ -50,6 +52,7 @@ func (n *Node) tickFollowing() {
 		n.tickSettling()
 		return
 	}
+	n.payAck()
 	if n.up.link == nil && n.now >= n.up.redial && n.now >= n.up.hold {
 		replid, offset := n.replid, n.log.head()
 		if !n.whole || replid == "" {
@@ -178,7 +181,11 @@ func (n *Node) onChanges(l *link, f *frame) error {
 	n.log.append(raw, n.now)
 	if l.kind == toPrimary {
 		n.inStep()
-		n.acknowledge()
+		if n.up.owes = h.later; h.later {
+			n.payAck()
+		} else {
+			n.acknowledge()
+		}
 	}
 	return nil
 }
@@ -273,6 +280,13 @@ func (n *Node) inStep() {
 	}
 }
 
+// payAck acknowledges what nobody waits for, now and then.
+func (n *Node) payAck() {
+	if n.up.owes && n.now-n.up.ackedAt >= ackEvery {
+		n.acknowledge()
+	}
+}
+
 // acknowledge says what the store has, after the effects that made it have it.
 // Before a full sync is complete it has nothing.
 func (n *Node) acknowledge() {
@@ -283,6 +297,7 @@ func (n *Node) acknowledge() {
 	if n.whole && n.up.full == "" {
 		a.number = n.log.head()
 	}
+	n.up.ackedAt, n.up.owes = n.now, false
 	n.send(n.up.link, appendAck(nil, a))
 }
 

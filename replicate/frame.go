@@ -38,7 +38,8 @@ const (
 	// typeBeat: term, clock (ms), stamp, number last cut, term and beginning of the
 	// lead that the content is of, then the nodes: how many, and of each id and address.
 	typeBeat frameType = 4
-	// typeAck: number applied last, stamp of the beat heard last.
+	// typeAck: number applied last, stamp of the beat heard last. It answers each frame of
+	// changes at once, but those with flagLater in ackEvery.
 	typeAck frameType = 5
 	// typePull: term, id and address of who is being promoted: the asked node obeys
 	// no lower term from now on, sends what it has and then typePulled.
@@ -57,6 +58,7 @@ const (
 const (
 	flagMore   = 1 // typeChanges: another part follows
 	flagWipe   = 2 // typeChanges: every entry goes before the changes
+	flagLater  = 4 // typeChanges: nobody waits for the ack
 	flagFenced = 1 // typePulled
 	flagStale  = 2
 	flagOther  = 4

@@ -15,6 +15,7 @@ type leading struct {
 	beatAt  Time
 	alone   Time   // since when no replica is attached
 	release uint64 // as told
+	wanted  bool   // somebody waits for an ack of the next frame
 }
 
 // A replica is one that follows this node, attached or not.
@@ -249,7 +250,8 @@ func (n *Node) cut() uint64 {
 
 func (n *Node) cutAfresh() {
 	n.lead.cutAt = n.now
-	n.emit(Cut{n.term, n.log.next, n.clock()})
+	n.emit(Cut{n.term, n.log.next, n.clock(), !n.lead.wanted && n.needed() == 0})
+	n.lead.wanted = false
 }
 
 func (n *Node) onRoundCut(m RoundCut) {

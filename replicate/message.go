@@ -27,7 +27,7 @@ type (
 	// Tick comes every few milliseconds, at least every tenth of the shortest wait.
 	// Dirty is Feed.Pending, 0 while the feed is off.
 	Tick struct{ Dirty int }
-	// Wanted says that a reply waits for acks of a round that is not cut yet.
+	// Wanted says that somebody waits for acks of a round that is not cut yet.
 	Wanted struct{}
 	// RoundCut answers a Cut. Raw is the round's frame, empty if nothing had changed.
 	RoundCut struct{ Raw []byte }
@@ -136,10 +136,12 @@ type (
 	}
 	// Hangup ends a link, after what was sent on it. No Closed follows.
 	Hangup struct{ Link LinkID }
-	// Cut closes the open round of the feed and encodes it with this head.
+	// Cut closes the open round of the feed and encodes it with this head. Later says
+	// that nobody waits for its ack.
 	Cut struct {
 		Term, Number uint64
 		Clock        int64
+		Later        bool
 	}
 	// BeginWalk starts a full sync on a link: ReadChunk reads the named limits
 	// first and then a walk over the entries, begun now.

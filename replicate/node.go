@@ -26,6 +26,9 @@ const (
 	settle = 100 * time.Millisecond
 	// coalesce is the least time between two rounds that no reply waits for.
 	coalesce = time.Millisecond
+	// ackEvery is how long the ack of a frame may wait, and for the next tick, if nobody
+	// waits for it: a primary that is told of each frame is woken twice by each.
+	ackEvery = 5 * time.Millisecond
 	// feedLinger is how long the feed stays on without a replica.
 	feedLinger = time.Minute
 	// flightBytes is what is sent on a link before what was sent has left.
@@ -125,6 +128,7 @@ func (n *Node) Step(now Time, m Message) []Effect {
 	case Tick:
 		n.onTick(m)
 	case Wanted:
+		n.lead.wanted = true
 		n.cut()
 	case RoundCut:
 		n.onRoundCut(m)

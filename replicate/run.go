@@ -1,6 +1,7 @@
 package replicate
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net"
@@ -48,6 +49,9 @@ type Runner struct {
 	round uint64 // cut last
 	tick  *time.Timer
 
+	scratch []byte // frames are made in it
+	direct  int    // how often this step may still write to a socket by itself
+
 	tasks  chan func()
 	wanted chan struct{} // holds one
 	stop   chan struct{}
@@ -78,6 +82,10 @@ const (
 	// it is tried.
 	saveAgain = time.Second
 	saveTries = 60
+	// directMost is how often a step writes to sockets by itself.
+	directMost = 8
+	// keepScratch bounds the room for frames that is kept, bytes.
+	keepScratch = 1 << 20
 	// backlog is how many tasks may wait for the loop.
 	backlog = 256
 )
@@ -222,7 +230,7 @@ func (r *Runner) ticked() {
 
 // step has the node take a step, and what follows from it.
 func (r *Runner) step(m Message) {
-	r.queue = append(r.queue, m)
+	r.queue, r.direct = append(r.queue, m), directMost
 	for len(r.queue) > 0 {
 		m := r.queue[0]
 		r.queue = r.queue[1:]
@@ -252,9 +260,7 @@ func (r *Runner) shutFirst(effects []Effect) {
 func (r *Runner) carryOut(e Effect) {
 	switch e := e.(type) {
 	case Send:
-		if c := r.conns[e.Link]; c != nil {
-			c.send(e.Raw)
-		}
+		r.send(e)
 	case Dial:
 		r.dial(e)
 	case Hangup:
@@ -347,9 +353,27 @@ func (r *Runner) saveAll() {
 	}
 }
 
+// send writes to a link: a step writes some by itself, to wake nobody for a frame each millisecond, and then comes to an end
+// though the socket would take all that there is.
+func (r *Runner) send(e Send) {
+	c := r.conns[e.Link]
+	if c == nil {
+		return
+	}
+	if sent := c.send(e.Raw, r.direct > 0); sent > 0 {
+		r.direct--
+		r.queue = append(r.queue, Sent{e.Link, sent})
+	}
+}
+
 func (r *Runner) cut(e Cut) {
 	round := r.o.Feed.Cut()
-	raw, _ := appendRound(nil, changesHead{term: e.Term, number: e.Number, clock: e.Clock}, round)
+	// The log keeps the frame: it gets one of its own that is no longer than it has to be.
+	scratch, _ := appendRound(r.scratch[:0], changesHead{term: e.Term, number: e.Number, clock: e.Clock, later: e.Later}, round)
+	raw := bytes.Clone(scratch)
+	if r.scratch = scratch; cap(scratch) > keepScratch {
+		r.scratch = nil
+	}
 	number := e.Number
 	if len(raw) == 0 {
 		number--

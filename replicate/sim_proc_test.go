@@ -385,7 +385,7 @@ func (p *proc) do(e Effect) {
 
 func (p *proc) cut(e Cut) {
 	r := p.ship.Cut()
-	raw, _ := appendRound(nil, changesHead{term: e.Term, number: e.Number, clock: e.Clock}, r)
+	raw, _ := appendRound(nil, changesHead{term: e.Term, number: e.Number, clock: e.Clock, later: e.Later}, r)
 	number := e.Number
 	if len(raw) == 0 {
 		number--

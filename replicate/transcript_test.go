@@ -147,7 +147,7 @@ func (s *scribe) message(what string, a args) (Message, error) {
 		if len(a) == 0 {
 			return RoundCut{}, nil
 		}
-		return RoundCut{appendPart(nil, changesHead{term: s.cut.Term, number: s.cut.Number, clock: s.cut.Clock}, keyed(s.cut.Clock, a))}, nil
+		return RoundCut{appendPart(nil, changesHead{term: s.cut.Term, number: s.cut.Number, clock: s.cut.Clock, later: s.cut.Later}, keyed(s.cut.Clock, a))}, nil
 	case "chunk":
 		return ChunkRead{link(), appendChunks(nil, 1000, keyed(1000, a.from(2))), a.word(1) == "more"}, nil
 	case "attach":
@@ -192,9 +192,9 @@ func keyed(clock int64, keys []string) (all []shard.Change) {
 
 func makeFrame(what string, a args) ([]byte, error) {
 	switch what {
-	case "changes":
+	case "changes", "later": // nobody waits for the ack of later ones
 		clock := int64(a.num(2))
-		return appendPart(nil, changesHead{term: a.num(0), number: a.num(1), clock: clock}, keyed(clock, a.from(3))), nil
+		return appendPart(nil, changesHead{term: a.num(0), number: a.num(1), clock: clock, later: what == "later"}, keyed(clock, a.from(3))), nil
 	case "chunk":
 		return appendChunks(nil, 1000, keyed(1000, a)), nil
 	case "whole":
@@ -304,7 +304,7 @@ func tellEffect(e Effect) string {
 	case Hangup:
 		return fmt.Sprintf("hangup %d", e.Link)
 	case Cut:
-		return fmt.Sprintf("cut %d %d %d", e.Term, e.Number, e.Clock)
+		return fmt.Sprintf("cut %d %d %d%s", e.Term, e.Number, e.Clock, map[bool]string{true: " later"}[e.Later])
 	case BeginWalk:
 		return fmt.Sprintf("walk %d", e.Link)
 	case ReadChunk:

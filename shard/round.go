@@ -77,6 +77,9 @@ func (r *Round) drainRefs(n int) (done bool) {
 	}
 	bit := dirtyBit(f.n, r.Number)
 	end := min(set.next+n, len(set.refs))
+	for _, ref := range set.refs[set.next:min(set.next+fetchSoon, len(set.refs))] {
+		a.fetch(ref)
+	}
 	for set.next < end && len(f.buf) < drainBytes {
 		ref := set.refs[set.next]
 		if soon := set.next + fetchSoon; soon < len(set.refs) {
