@@ -103,7 +103,8 @@ func askGo(tr *trio) *driver {
 	l := newLoad(tr)
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: l.Name, SentinelAddrs: tr.sentinels, Password: l.Password,
-		MaxRetries:  -1, // a retry might debit twice
+		MaxRetries:  -1,   // a retry might debit twice
+		PoolSize:    1000, // as many failed dials, and it dials once a second only
 		DialTimeout: callTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout,
 	})
 	d := &driver{name: "go-redis"}
