@@ -30,7 +30,8 @@
 // max-clock-skew, rate × that is granted once more.
 //
 // repl-ack 1, majority and all: nothing answered is lost if one node that has it can
-// be reached, both ways and within 500 ms, by the one that is promoted, from the
+// be reached, both ways and within 500 ms (100 ms if it is the primary and had been
+// silent for fence-after), by the one that is promoted, from the
 // beginning of its promotion to the end, and that node has not been started anew
 // since, or decided it itself and was stopped cleanly.
 //
@@ -90,7 +91,9 @@
 // answer comes within 500 ms, it opens if it had heard nothing from the primary for
 // fence-after before it was promoted, and otherwise 4 s after the last word (or after
 // it was promoted, if it has never heard this primary), when Sentinel's switch has
-// reached the primary or the lease is over. What Sentinel does not know of (REPLICAOF NO ONE by hand while the link is down) is not fenced.
+// reached the primary or the lease is over. For the answer of a primary that had been
+// silent for fence-after it waits 100 ms. What Sentinel does not know of (REPLICAOF NO
+// ONE by hand while the link is down) is not fenced.
 //
 // # Why nothing acknowledged is lost
 //

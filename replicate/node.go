@@ -18,6 +18,8 @@ const (
 	redialMost  = time.Second
 	// pullWait is how long a promotion waits for siblings.
 	pullWait = 500 * time.Millisecond
+	// silentWait is how long for a primary that had been silent for Config.FenceAfter.
+	silentWait = 100 * time.Millisecond
 	// askEvery is the wait before a node that was started asks again, if somebody
 	// else seemed to lead.
 	askEvery = time.Second

@@ -337,7 +337,7 @@ func (n *Node) tickPromotion() {
 	case p.taking != nil:
 		return
 	case p.last:
-	case len(p.asked) > 0 && n.now-p.askedAt < pullWait:
+	case n.waitsForAnswers():
 		return
 	case n.take():
 		return
@@ -351,6 +351,22 @@ func (n *Node) tickPromotion() {
 		return
 	}
 	n.open()
+}
+
+// waitsForAnswers says whether who was asked may still answer in time.
+func (n *Node) waitsForAnswers() bool {
+	p := n.promo
+	silent := n.up.heard != 0 && p.began-n.up.heard >= n.c.FenceAfter
+	for id := range p.asked {
+		wait := pullWait
+		if l := n.links[id]; silent && l != nil && l.peer.Addr == p.primary {
+			wait = silentWait
+		}
+		if n.now-p.askedAt < wait {
+			return true
+		}
+	}
+	return false
 }
 
 // endAsking ends the questions after a start: in doubt still, the node has what
