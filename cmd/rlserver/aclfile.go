@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,22 +18,14 @@ type aclFile string
 
 // Load implements resp.UserStore. Any error is a resp.UserFaults: a file that cannot be read is as wrong as one with faults.
 func (path aclFile) Load() (*resp.UserFile, error) {
-	f, err := os.Open(string(path))
-	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w (an empty file says: the user default alone, as requirepass has it)", err)
-		}
-		return nil, aclFault(err)
+	text, err := readWhole(string(path), maxACLFileBytes)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w (an empty file says: the user default alone, as requirepass has it)", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxACLFileBytes+1))
 	if err != nil {
 		return nil, aclFault(err)
 	}
-	if len(text) > maxACLFileBytes {
-		return nil, aclFault(fmt.Errorf("%s: longer than %d bytes", path, maxACLFileBytes))
-	}
-	return resp.ParseUsers(string(path), string(text))
+	return resp.ParseUsers(string(path), text)
 }
 
 func aclFault(err error) error { return resp.UserFaults{fmt.Sprintf("aclfile: %v", err)} }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -28,19 +26,11 @@ func readLimitsFile(path string) ([]shard.NamedLimit, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	text, err := readWhole(path, maxLimitsFileBytes)
 	if err != nil {
 		return nil, limitsFault{fmt.Sprintf("limits-file: %v", err)}
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxLimitsFileBytes+1))
-	if err != nil {
-		return nil, limitsFault{fmt.Sprintf("limits-file: %v", err)}
-	}
-	if len(text) > maxLimitsFileBytes {
-		return nil, limitsFault{fmt.Sprintf("limits-file %s: longer than %d bytes", path, maxLimitsFileBytes)}
-	}
-	return readLimits(path, string(text))
+	return readLimits(path, text)
 }
 
 // readLimits reads the text of a limits-file and tells all faults at once.

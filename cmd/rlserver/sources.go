@@ -95,7 +95,7 @@ func readFlags(args []string) (inv invocation, flags []setting, err error) {
 		word := args[0]
 		args = args[1:]
 		switch {
-		case word == "--help" || word == "-h":
+		case word == "--help" || word == "-h" || word == "help":
 			return invocation{action: actionHelp}, nil, nil
 		case word == "--version" || word == "-v":
 			return invocation{action: actionVersion}, nil, nil
@@ -188,19 +188,25 @@ const maxConfigBytes = 1 << 20
 
 // readFile reads a config file in Redis's syntax.
 func readFile(name string) ([]setting, error) {
+	text, err := readWhole(name, maxConfigBytes)
+	if err != nil {
+		return nil, fmt.Errorf("config file: %w", err)
+	}
+	return readLines(name, text)
+}
+
+// readWhole reads a file of at most so many bytes.
+func readWhole(name string, most int64) (text string, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("config file: %w", err)
+		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("config file: %w", err)
+	all, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(all)) > most {
+		err = fmt.Errorf("%s: longer than %d bytes", name, most)
 	}
-	if len(text) > maxConfigBytes {
-		return nil, fmt.Errorf("config file %s: longer than %d bytes", name, maxConfigBytes)
-	}
-	return readLines(name, string(text))
+	return string(all), err
 }
 
 // readLines reads the text of a config file: an option and its value a line, # lines are comments.

@@ -62,7 +62,7 @@ func TestFlagForms(t *testing.T) {
 	if inv.action != actionCheckConfig || inv.file != "rl.conf" || !slices.Equal(v.Bind, []string{"127.0.0.1", "-::1"}) || v.RequirePass != "--a=b" || v.HTTPAddr != "" {
 		t.Errorf("%+v %+v", inv, v)
 	}
-	for word, want := range map[string]action{"--help": actionHelp, "-h": actionHelp, "--version": actionVersion, "-v": actionVersion} {
+	for word, want := range map[string]action{"--help": actionHelp, "-h": actionHelp, "help": actionHelp, "--version": actionVersion, "-v": actionVersion} {
 		if inv, err := parseInvocation([]string{"absent.conf", word, "--nonsense"}, nil); err != nil || inv.action != want {
 			t.Errorf("%s: %v, %v", word, inv.action, err)
 		}
@@ -122,7 +122,7 @@ func TestBadInvocations(t *testing.T) {
 		{"bind", nil, []string{"rl.conf"}, `rl.conf:1: bind: got 0 values, expected one: 1 to 16 addresses, such as 127.0.0.1 ::1 (one with spaces needs quotes, a comment a line of its own)`},
 		{`dir "/tmp`, nil, []string{"rl.conf"}, `rl.conf:1: unbalanced quotes: a quoted value is one word, "like this" or 'like this'`},
 		{"requirepass " + long + long + long + long + long + long, nil, []string{"rl.conf"}, `rl.conf:1: requirepass: got a secret of 600 bytes, expected at most 512 bytes, and not the mask *****`},
-		{strings.Repeat("#", maxConfigBytes+1), nil, []string{"rl.conf"}, `config file rl.conf: longer than 1048576 bytes`},
+		{strings.Repeat("#", maxConfigBytes+1), nil, []string{"rl.conf"}, `config file: rl.conf: longer than 1048576 bytes`},
 		{"", nil, []string{"absent.conf"}, `config file: open absent.conf: no such file or directory`},
 	} {
 		inFolder(t, c.file)
