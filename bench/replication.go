@@ -121,6 +121,8 @@ func (c couple) stop() {
 
 // measureReplicas takes all primaries once a round.
 func (b *bench) measureReplicas(ctx context.Context) (all []*measured, err error) {
+	o := *b
+	o.options.rounds *= closeRounds
 	var servers []*server
 	for i, k := range replicationKinds(b.options) {
 		s := (*server)(nil)
@@ -142,7 +144,7 @@ func (b *bench) measureReplicas(ctx context.Context) (all []*measured, err error
 		spent := newFrame(call.spent...)
 		all = append(all, &measured{latency: newLatency(), cell: cell{server: k.title, command: call.title, depth: batch, frame: newFrame(call.args...), spent: &spent}})
 	}
-	return all, b.byTurns(ctx, "replication cpu, ", all, func(i int) *server { return servers[i] })
+	return all, o.byTurns(ctx, "replication cpu, ", all, func(i int) *server { return servers[i] })
 }
 
 // measureLag looks at a replica of each server in turn while its primary is under load.

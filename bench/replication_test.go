@@ -109,7 +109,7 @@ func TestReplicationSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range r.cells {
-		if len(m.samples) != 1 || m.samples[0].perSecond <= 0 || m.samples[0].cpu <= 0 {
+		if len(m.samples) != closeRounds || m.samples[0].perSecond <= 0 || m.samples[0].cpu <= 0 {
 			t.Errorf("%s: %+v", m.server, m.samples)
 		}
 	}

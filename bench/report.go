@@ -41,8 +41,8 @@ func (r *results) markdown() string {
 		fmt.Fprintf(&b, "* %s\n", line)
 	}
 	o := r.options
-	fmt.Fprintf(&b, "* run: %d rounds of %v s a cell, %d connections, %d keys, %.0f s in all, load at the end %s\n",
-		o.rounds, o.seconds, o.connections, o.keys, r.took.Seconds(), r.loadAtEnd)
+	fmt.Fprintf(&b, "* run: %d rounds of %v s a cell (%d where it is near its target: durability, replication), %d connections, %d keys, %.0f s in all, load at the end %s\n",
+		o.rounds, o.seconds, o.rounds*closeRounds, o.connections, o.keys, r.took.Seconds(), r.loadAtEnd)
 	if o.only.String() != "" {
 		fmt.Fprintf(&b, "* partial: only what matches `%s`\n", o.only)
 	}
