@@ -427,6 +427,9 @@ func (s *simSentinel) machine() {
 			s.abort("replica not there")
 			return
 		}
+		if f.forced {
+			w.force(f.target)
+		}
 		s.slaveof(f.target, -1)
 		f.state, f.changed = foPromoted, w.now
 	case foPromoted:

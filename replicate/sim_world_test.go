@@ -58,6 +58,9 @@ type world struct {
 	ledger    ledger
 	ids       int
 	loading   bool
+
+	forced bool   // an operator did what nothing is promised for
+	before string // what was wrong before
 }
 
 func (w *world) after(d Time, do func()) {
