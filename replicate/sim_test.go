@@ -363,7 +363,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("seeds %d to %d: %d grants, %d times a node began to decide; %d were judged in part only", first, first+uint64(seeds)-1, grants, opens, forced)
-	if opens < 2*seeds || grants < 100*seeds || forced > seeds/10 {
+	if opens < 2*seeds || grants < 100*seeds || forced > 5+seeds/10 {
 		t.Error("too little happened to prove anything")
 	}
 }
