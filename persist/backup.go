@@ -162,7 +162,10 @@ func (d *DB) checkpoint() (files map[string][]byte, err error) {
 		return nil, err
 	}
 	files = map[string][]byte{}
-	for _, name := range []string{markFile, currentFile, formatFile} {
+	m := d.marked
+	m.clean, m.origin = false, OriginBackup
+	files[markFile] = sealFacts(markFile, m.facts())
+	for _, name := range []string{currentFile, formatFile} {
 		if files[name], err = readFile(d.fs, d.fs.PathJoin(d.o.Dir, name), maxSealed); err != nil {
 			return nil, err
 		}

@@ -26,11 +26,12 @@ type CheckReport struct {
 	Round      uint64    // the last one
 	SavedAt    time.Time // of it; zero if there was none
 	Clean      bool      // the last stop wrote everything
-	Rounds     int       // in the journal, to be merged at the next start
-	Changes    int       // in them
-	Files      int       // of the generation and beside it
-	Bytes      int64     // of them
-	Leftovers  []string  // what the next start would remove
+	Origin     Origin
+	Rounds     int      // in the journal, to be merged at the next start
+	Changes    int      // in them
+	Files      int      // of the generation and beside it
+	Bytes      int64    // of them
+	Leftovers  []string // what the next start would remove
 }
 
 // Check looks at all that a data directory holds, as a start would and beyond, and changes nothing. What is damaged is in the report. The
@@ -246,7 +247,7 @@ func (c *checker) mark(s *survey) {
 	if d.info.Warning != "" {
 		c.report.Damage.add("%s", d.info.Warning)
 	}
-	c.report.Clean = d.info.Clean
+	c.report.Clean, c.report.Origin = d.info.Clean, d.info.Origin
 }
 
 // entries looks at some partitions of the table, with the journal over it.

@@ -48,7 +48,17 @@ type mark struct {
 	// What a MARK of an earlier version does not have.
 	durability string // the mode in which rounds are written
 	drained    int64  // Unix ms at which keys count as emptied, 0 if they do not
+	origin     Origin
 }
+
+// An Origin is how a data directory came about that no server has used since.
+type Origin string
+
+const (
+	OriginServer Origin = ""       // a server wrote it
+	OriginBackup Origin = "backup" // it is as another one was at a moment
+	OriginRepair Origin = "repair" // of a damaged one, that not all of could be saved of
+)
 
 func generationName(n uint64) string { return fmt.Sprintf("gen-%06d", n) }
 
@@ -141,8 +151,16 @@ func writeCurrent(fsys vfs.FS, dir string, generation uint64, state string) erro
 }
 
 func writeMark(fsys vfs.FS, dir string, m mark) error {
-	return writeSealed(fsys, dir, markFile, fact{"generation", m.generation}, fact{"round", m.round},
-		fact{"chain", fmt.Sprintf("%08x", m.chain)}, fact{"clean", m.clean}, fact{"durability", m.durability}, fact{"drained", m.drained})
+	return writeSealed(fsys, dir, markFile, m.facts()...)
+}
+
+func (m *mark) facts() []fact {
+	all := []fact{{"generation", m.generation}, {"round", m.round}, {"chain", fmt.Sprintf("%08x", m.chain)}, {"clean", m.clean},
+		{"durability", m.durability}, {"drained", m.drained}}
+	if m.origin != OriginServer {
+		all = append(all, fact{"origin", m.origin})
+	}
+	return all
 }
 
 func readMark(fsys vfs.FS, dir string) (*mark, error) {
@@ -156,7 +174,7 @@ func readMark(fsys vfs.FS, dir string) (*mark, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.durability = facts["durability"]
+	m.durability, m.origin = facts["durability"], Origin(facts["origin"])
 	if drained, ok := facts["drained"]; ok {
 		if m.drained, err = strconv.ParseInt(drained, 10, 64); err != nil {
 			return nil, err

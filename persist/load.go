@@ -23,7 +23,8 @@ type LoadInfo struct {
 	SavedAt time.Time // of the last round on disk; zero if there was none
 
 	Durability string // the mode of the run before, "" if that is unknown
-	Drained    int64  // Unix ms at which keys counted as emptied in the run before (shard.Store.Drain), 0 if they did not
+	Origin     Origin
+	Drained    int64 // Unix ms at which keys counted as emptied in the run before (shard.Store.Drain), 0 if they did not
 
 	Took    time.Duration // the load took so long
 	Warning string        // something a person should know, or ""

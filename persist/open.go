@@ -219,7 +219,7 @@ func (d *DB) checkMark() error {
 		d.info.Clean = m.clean && m.generation == last
 	}
 	if m != nil {
-		d.info.Durability, d.info.Drained = m.durability, m.drained
+		d.info.Durability, d.info.Drained, d.info.Origin = m.durability, m.drained, m.origin
 	}
 	return nil
 }

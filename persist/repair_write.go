@@ -144,6 +144,9 @@ func (r *repairer) complete() error {
 		m = *r.mark
 	}
 	m.generation, m.round, m.chain, m.clean = 1, base.round, 0, r.report.Clean
+	if !r.report.Whole() {
+		m.origin = OriginRepair
+	}
 	err := writeMark(r.fs, r.newDir, m)
 	if err == nil {
 		err = writeCurrent(r.fs, r.newDir, 1, stateLive)

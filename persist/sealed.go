@@ -24,13 +24,17 @@ type fact struct {
 
 // writeSealed replaces a file of facts, checksum last.
 func writeSealed(fs vfs.FS, dir, name string, facts ...fact) error {
+	return replaceFile(fs, dir, name, sealFacts(name, facts))
+}
+
+func sealFacts(name string, facts []fact) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "rlserver %s\n", name)
 	for _, f := range facts {
 		fmt.Fprintf(&b, "%s %v\n", f.name, f.value)
 	}
 	fmt.Fprintf(&b, "crc32c %08x\n", crc32.Checksum(b.Bytes(), castagnoli))
-	return replaceFile(fs, dir, name, b.Bytes())
+	return b.Bytes()
 }
 
 // readSealed returns the facts of a file, by name.

@@ -59,16 +59,26 @@ func TestBackup(t *testing.T) {
 
 	take() // which the backup does not know of
 	p.kill()
-	if code, stdout, stderr := once(t, "check", backup); code != exitOK || !strings.Contains(stdout, "entries      1 (bucket 1)") || !strings.Contains(stdout, "1 named") {
+	if code, stdout, stderr := once(t, "check", backup); code != exitOK || !strings.Contains(stdout, "entries      1 (bucket 1)") || !strings.Contains(stdout, "1 named") || !strings.Contains(stdout, "none, the directory is a backup") {
 		t.Errorf("check: exit code %d: %s%s", code, stdout, stderr)
 	}
 	p = start(t, backup)
+	if !strings.Contains(p.out.String(), "the directory is a backup; what was admitted after it was made is forgotten") {
+		t.Errorf("the log of a start on a backup: %s", p.out.String())
+	}
 	c = dial(t, p.addr)
+	if info := strings.Join(c.do("INFO", "persistence").lines(), "\n"); !strings.Contains(info, "rl_restart:backup") {
+		t.Errorf("INFO:\n%s", info)
+	}
 	if got := take(); !strings.Contains(got, "3) (integer) 7") {
 		t.Errorf("after the restore: %s", got)
 	}
 	if got := strings.Join(c.do("RL.LIMIT", "GET", "l").lines(), " "); !strings.Contains(got, "fixed:7/1d") {
 		t.Errorf("the limit: %s", got)
+	}
+	p.stop()
+	if p = start(t, backup); !strings.Contains(strings.Join(dial(t, p.addr).do("INFO", "persistence").lines(), "\n"), "rl_restart:clean") {
+		t.Error("a backup that a server has used is still one")
 	}
 	p.stop()
 }

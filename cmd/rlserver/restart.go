@@ -18,6 +18,8 @@ const (
 	restartExact  = "exact"  // it did not, but nothing that was answered is lost
 	restartRefund = "refund" // what was saved last counts: what was admitted after it may be admitted again
 	restartDrain  = "drain"  // every key counts as emptied
+	restartBackup = "backup" // what came after the backup was made is forgotten
+	restartRepair = "repair" // what could not be repaired is lost
 )
 
 // errTrustedDrain is a refusal of two options together.
@@ -64,6 +66,10 @@ func restartOf(found persist.LoadInfo, option string, now, latest int64) (r rest
 		r.How = restartClean
 	case drains:
 		r.How, r.Drained = restartDrain, latest+1
+	case found.Origin == persist.OriginBackup:
+		r.How = restartBackup
+	case found.Origin == persist.OriginRepair:
+		r.How = restartRepair
 	case answeredIsSaved(found.Durability):
 		r.How = restartExact
 	default:
@@ -99,7 +105,15 @@ func (r *restart) log(log *slog.Logger, found persist.LoadInfo) {
 	about := []any{"saved_at", savedAt(found.SavedAt), "age_ms", r.AgeMs, "durability", found.Durability}
 	switch r.How {
 	case restartExact:
-		log.Info("the last stop was not clean; nothing that was answered is forgotten", about...)
+		forgotten := "nothing that was answered is forgotten"
+		if found.Durability == persist.Reserve.String() {
+			forgotten = "nothing that was admitted is forgotten, refunds and resets of the last snapshot-interval may be"
+		}
+		log.Info("the last stop was not clean; "+forgotten, about...)
+	case restartBackup:
+		log.Warn("the directory is a backup; what was admitted after it was made is forgotten", about...)
+	case restartRepair:
+		log.Warn("the directory was repaired; what was lost, as repair said, is forgotten", about...)
 	case restartRefund:
 		log.Warn("the last stop was not clean; what was admitted after the last save is forgotten", about...)
 	case restartDrain:

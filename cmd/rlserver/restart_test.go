@@ -91,7 +91,7 @@ func TestRestart(t *testing.T) {
 			p := startPlugged(t, "--durability", durability)
 			p.says("RL.ACQUIRE a 1/1h 80 COST 30", "[1 0 50 108000000 80]")
 			p.cut()
-			p.told("rl_restart:exact", "nothing that was answered is forgotten")
+			p.told("rl_restart:exact", map[string]string{"always": "nothing that was answered is forgotten", "reserve": "nothing that was admitted is forgotten, refunds and resets"}[durability])
 			p.says("RL.PEEK a 1/1h 80", tokens)
 			p.says("RL.ACQUIRE a 1/1h 80 COST 10", map[string]string{"always": "[1 0 40 143999000 80]", "reserve": "[1 0 30 179999000 80]"}[durability])
 			p.restart()

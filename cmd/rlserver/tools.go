@@ -82,7 +82,7 @@ func runCheck(args []string, stdout, stderr io.Writer) int {
 	tellCensus(row, &r.Census)
 	row("journal", "%s, %s", counted(r.Rounds, "round"), counted(r.Changes, "change"))
 	row("last saved", "%s", timeText(r.SavedAt))
-	row("last stop", "%s", map[bool]string{true: "clean", false: "not clean, or the directory is a backup"}[r.Clean])
+	row("last stop", "%s", lastStop(r))
 	row("on disk", "%s in %s, generation %d", megabytes(r.Bytes), counted(r.Files, "file"), r.Generation)
 	for _, name := range r.Leftovers {
 		row("left over", "%s: the next start removes it", name)
@@ -91,8 +91,21 @@ func runCheck(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	tellFindings(row, "damaged", &r.Damage)
-	fmt.Fprintf(stdout, "What can be read is counted above. \"rlserver repair %s NEWDIR\" saves it; a backup may have more.\n", args[0])
+	fmt.Fprintf(stdout, "Counted above is what a start would find. \"rlserver repair %s NEWDIR\" saves that, and often more; a backup may have more still.\n", args[0])
 	return exitDamaged
+}
+
+// lastStop says how a server left a directory.
+func lastStop(r *persist.CheckReport) string {
+	switch {
+	case r.Clean:
+		return "clean"
+	case r.Origin == persist.OriginBackup:
+		return "none, the directory is a backup"
+	case r.Origin == persist.OriginRepair:
+		return "none, the directory was repaired and lacks what could not be saved"
+	}
+	return "not clean"
 }
 
 // runRepair is rlserver repair DIR NEWDIR.

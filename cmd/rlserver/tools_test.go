@@ -88,5 +88,8 @@ func TestTools(t *testing.T) {
 	again := filepath.Join(base, "again")
 	wants(run(exitDamaged, "stdout", "check", saved), "cannot be read")
 	wants(run(exitDamaged, "stdout", "repair", saved, again), "cannot be read", "lost         not known", "Start with --dir "+again)
-	wants(run(exitOK, "stdout", "check", again), "is fine\n", "entries      0")
+	wants(run(exitOK, "stdout", "check", again), "is fine\n", "entries      0", "lacks what could not be saved")
+	p = start(t, again)
+	wants(p.out.String(), "the directory was repaired; what was lost, as repair said, is forgotten")
+	p.stop()
 }
