@@ -125,7 +125,7 @@ func (s *Session) Feed(in []byte) (taken int) {
 			s.srv.counters.protocolErrors.Add(1)
 			s.srv.log.Debug("closing a client that does not speak the protocol", "client", s.addr, "err", perr)
 			if perr == errTLSHere {
-				s.srv.wrongPort(s.addr, "a client speaks TLS on a port that does not", "tls-port opens one that does; or have the client speak without")
+				s.srv.misled(s.addr, "a client speaks TLS on a port that does not", "tls-port opens one that does; or have the client speak without")
 			}
 			s.fail(perr)
 			s.act = actionClose

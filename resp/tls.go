@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -120,14 +121,16 @@ func (srv *Server) handshake(nc net.Conn, within time.Duration) bool {
 	if errors.As(err, &plain) && plain.Conn != nil { // who speaks no TLS can read this
 		plain.Conn.SetWriteDeadline(time.Now().Add(refuseWithin))
 		plain.Conn.Write(appendError(nil, errNotTLS))
-		srv.wrongPort(nc.RemoteAddr().String(), "a client does not speak TLS on the port that does", "have it speak TLS, or use the other port")
+		srv.misled(nc.RemoteAddr().String(), "a client does not speak TLS on the port that does", "have it speak TLS, or use the other port")
+	} else if strings.Contains(err.Error(), "certificate") { // crypto/tls has no type for all that may be wrong with one
+		srv.misled(nc.RemoteAddr().String(), "no TLS connection came about for want of a certificate that the other side accepts", err.Error())
 	}
 	return false
 }
 
-// wrongPort tells from time to time of a client that took the one port for the
-// other. Neither it nor whoever runs it may see what it was answered.
-func (srv *Server) wrongPort(client, what, hint string) {
+// misled tells from time to time of a client that took the one port for the
+// other, or shows no certificate. Neither it nor whoever runs it may see why.
+func (srv *Server) misled(client, what, hint string) {
 	at, last := srv.clock.NowNs(), srv.portWarned.Load()
 	if (last == 0 || at-last >= portWarnEvery) && srv.portWarned.CompareAndSwap(last, at) {
 		srv.log.Warn(what, "client", client, "hint", hint)

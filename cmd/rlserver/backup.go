@@ -52,11 +52,11 @@ func runBackup(args []string, stdout, stderr io.Writer) int {
 	v := inv.config.Values()
 	a, err := askServer(v)
 	if err != nil {
-		return fail(exitUnable, err)
+		return fail(exitUnable, asWhom(err))
 	}
 	defer a.conn.Close()
 	if _, err := a.ask("BGSAVE", "TO", args[0]); err != nil {
-		return fail(exitUnable, err)
+		return fail(exitUnable, asWhom(err))
 	}
 	for {
 		info, err := a.ask("INFO", "persistence")
@@ -81,6 +81,16 @@ func runBackup(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s: %s, in %s s\n", plain(facts["rl_last_backup"]), megabytes(bytes), plain(facts["rl_last_backup_seconds"]))
 		return exitOK
 	}
+}
+
+// asWhom adds to a refusal of who asks how another user does.
+func asWhom(err error) error {
+	for _, refusal := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH"} {
+		if strings.HasPrefix(err.Error(), refusal) {
+			return fmt.Errorf("%w (as another user: redis-cli --user NAME --askpass BGSAVE TO NAME)", err)
+		}
+	}
+	return err
 }
 
 // An asker speaks to a running server.

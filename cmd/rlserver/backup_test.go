@@ -40,7 +40,7 @@ func TestBackup(t *testing.T) {
 	}{
 		{[]string{"one", conf}, exitUnable, "file already exists"},
 		{[]string{"../one", conf}, exitUnable, "ERR backup name"},
-		{[]string{"three", "--port", port}, exitUnable, "NOAUTH"},
+		{[]string{"three", "--port", port}, exitUnable, "(as another user: redis-cli --user NAME --askpass BGSAVE TO NAME)"},
 		{[]string{"three", "--port", port, "--requirepass", "wrong"}, exitUnable, "WRONGPASS"},
 		{[]string{"three", "--port", freePort(t)}, exitUnable, "no server answers"},
 		{[]string{"three", "--port", "0", "--tls-port", "1"}, exitUnable, "redis-cli --tls BGSAVE TO NAME"},

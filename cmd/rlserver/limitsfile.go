@@ -114,7 +114,7 @@ func (n *node) loadLimits(file []shard.NamedLimit) (changed bool, err error) {
 }
 
 // reloadLimits reads the limits-file again. A file with faults changes nothing. What changed is in force at once; that it is on disk is
-// logged when it is.
+// logged when it is. A replica looks at the file only: its limits come from the primary.
 func (n *node) reloadLimits() {
 	path := n.config.Values().LimitsFile
 	if path == "" {
@@ -123,7 +123,8 @@ func (n *node) reloadLimits() {
 	}
 	var c shard.FileChange
 	file, err := readLimitsFile(path)
-	if err == nil {
+	follows := !n.repl.Role().Leads
+	if err == nil && !follows {
 		if c, err = n.store.Limits().SetFile(file); err != nil {
 			err = limitsFault{fmt.Sprintf("limits-file %s: with those that callers made: %v", path, err)}
 		}
@@ -132,6 +133,10 @@ func (n *node) reloadLimits() {
 		for line := range strings.Lines(err.Error()) {
 			n.log.Error("the limits-file is refused, all limits stay as they were", "fault", strings.TrimSpace(line))
 		}
+		return
+	}
+	if follows {
+		n.log.Info("the limits-file has no faults; the limits of this replica come from its primary", "file", path, "limits", len(file))
 		return
 	}
 	n.logLimits(len(file), c)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,4 +171,30 @@ func TestLimitsFileJudgesWhatComesIn(t *testing.T) {
 	if got := dial(t, s.addr).do("RL.PEEK", "user:1", "@api").ints(); got == nil || got[0] != 0 || got[1] != 16_000 {
 		t.Errorf("20 s after it was emptied: %v", got)
 	}
+}
+
+// TestLimitsFileOfReplica: a replica takes limits from its primary, and only looks at the file.
+func TestLimitsFileOfReplica(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.conf")
+	limitsFile(t, path, "a 1:1")
+	primary := start(t, t.TempDir(), "--limits-file", path)
+	host, port, _ := net.SplitHostPort(primary.addr)
+	replica := start(t, t.TempDir(), "--limits-file", path, "--replicaof", host+" "+port)
+	c := dial(t, replica.addr)
+	replica.await("the data of the primary", func() bool {
+		return strings.Contains(c.do("INFO", "replication").text, "master_link_status:up")
+	})
+	limitsFile(t, path, "b 2:2")
+	replica.signal(syscall.SIGHUP)
+	replica.await("word of the file", func() bool {
+		return strings.Contains(replica.out.String(), "limits of this replica come from its primary")
+	})
+	if got := limitList(c); got != "a 1:1" {
+		t.Errorf("after SIGHUP to the replica it has %q", got)
+	}
+	primary.signal(syscall.SIGHUP)
+	replica.await("the limit", func() bool { return limitList(c) == "b 2:2" })
+	limitsFile(t, path, "b nonsense")
+	replica.signal(syscall.SIGHUP)
+	replica.await("the fault", func() bool { return strings.Contains(replica.out.String(), path+":1: ") })
 }

@@ -64,6 +64,9 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "rlserver: %v\n", err)
 			return exitBadUsage
 		}
+		for _, note := range inv.notes {
+			fmt.Fprintf(stderr, "rlserver: %s\n", note)
+		}
 		fmt.Fprintln(stdout, "The configuration is valid.")
 		return exitOK
 	}

@@ -155,6 +155,9 @@ func TestTLSClients(t *testing.T) {
 				t.Errorf("tls-auth-clients %s, %s certificate: %q, want %q", auth, name, got, c.want)
 			}
 		}
+		if auth == "yes" && !strings.Contains(s.log.String(), "for want of a certificate that the other side accepts") {
+			t.Errorf("the log says nothing of a client without a certificate: %s", s.log.String())
+		}
 		old := s.client(s.authority)
 		old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 		if got, _ := s.ask(old); !strings.Contains(got, "protocol version") {
