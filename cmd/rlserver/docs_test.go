@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ var replyText = map[string]string{
 }
 
 // groupTitles orders the manual.
-var groupTitles = [][2]string{{"limiter", "Limits"}, {"hash", "Buckets as hashes"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"connection", "Connections"}, {"server", "The server"}}
+var groupTitles = [][2]string{{"limiter", "Limits"}, {"hash", "Buckets as hashes"}, {"generic", "Keys"}, {"transactions", "Transactions"}, {"connection", "Connections"}, {"pubsub", "Channels"}, {"server", "The server"}}
 
 // TestCommandsManual holds commands.md against the command table and its
 // transcripts, of which the first paragraph is the example.
@@ -68,6 +69,11 @@ An error changes nothing. So does a denial.
 `
 
 func commandsManual(t *testing.T) string {
+	for _, c := range resp.Commands() {
+		if !slices.ContainsFunc(groupTitles, func(g [2]string) bool { return g[0] == c.Group }) {
+			t.Errorf("%s is of the group %q, that has no title", c.Name, c.Group)
+		}
+	}
 	var b strings.Builder
 	b.WriteString(manualHead)
 	for _, g := range groupTitles {
