@@ -22,6 +22,20 @@ func (n *Node) onAck(l *link, f *frame) error {
 	return nil
 }
 
+// onWanted has all that was changed until now acknowledged at once. A beat asks for the acks of frames whose could wait.
+func (n *Node) onWanted() {
+	n.lead.wanted = true
+	n.cut()
+	if n.role != Leading || n.needed() > 0 {
+		return
+	}
+	for _, l := range n.sortedLinks() {
+		if r := n.lead.known[l.peer.ID]; l.kind == toReplica && r != nil && r.link == l && r.online && r.acked < n.log.head() && l.flight < flightBytes {
+			n.beatTo(l)
+		}
+	}
+}
+
 // needed is how many replicas must have a change before its reply leaves.
 func (n *Node) needed() int {
 	switch n.c.Acks {

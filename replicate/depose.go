@@ -154,7 +154,7 @@ func (n *Node) onFull(l *link, f *frame) error {
 
 // onAsked is a pull on a connection of its own.
 func (n *Node) onAsked(m Asked) {
-	if len(n.links) >= maxLinks {
+	if len(n.links) >= maxLinks || !n.believable(m.Term) {
 		n.emit(Hangup{m.Link})
 		return
 	}
@@ -189,6 +189,9 @@ func (n *Node) onPull(l *link, f *frame) error {
 	p, err := readPull(f)
 	if err != nil {
 		return err
+	}
+	if !n.believable(p.term) {
+		return errFrame
 	}
 	if p.by.ID == n.c.Self.ID {
 		return fmt.Errorf("%w: a pull by this node", errFrame)

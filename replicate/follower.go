@@ -107,7 +107,7 @@ func (n *Node) onLine(m Line) {
 	}
 	a, err := readSyncAnswer(m.Text)
 	switch {
-	case err != nil, !a.full && !n.whole:
+	case err != nil, !a.full && !n.whole, !n.believable(a.term):
 		n.lost(l, "it answers %.200q", m.Text)
 		return
 	case a.term < n.term:
@@ -240,6 +240,9 @@ func (n *Node) onBeat(l *link, f *frame) error {
 		return nil
 	}
 	b, err := readBeat(f)
+	if err == nil && !n.believable(b.term) {
+		err = errFrame
+	}
 	if err != nil {
 		return err
 	}
@@ -311,6 +314,12 @@ func (n *Node) hearClock(clock int64) {
 		n.emit(SetClock{base})
 	}
 }
+
+// maxTermStep is how far terms of two nodes may be apart: what is more no lead has come to.
+const maxTermStep = 1 << 32
+
+// believable says whether another node may know of a term. Terms are kept and told on, so one near the end of numbers would be the last.
+func (n *Node) believable(term uint64) bool { return term <= n.term+maxTermStep }
 
 // raise notes a term.
 func (n *Node) raise(term uint64) {

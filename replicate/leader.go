@@ -89,6 +89,9 @@ func (n *Node) onAttach(m Attach) {
 	case !n.admits(&m):
 		refuse("LOADING this node does not know yet who leads")
 		return
+	case !n.believable(m.Term):
+		refuse("ERR no node has led in term %d", m.Term)
+		return
 	case m.From.ID == n.c.Self.ID:
 		refuse("ERR a node cannot follow itself")
 		return
@@ -319,7 +322,7 @@ func (n *Node) tickLeading(m Tick) {
 			}
 		}
 	}
-	if m.Dirty > 0 && n.now-n.lead.cutAt >= coalesce && n.lead.asked == n.lead.done && (m.Dirty >= dirtyMost || n.freeLink()) {
+	if m.Dirty > 0 && n.now-n.lead.cutAt >= coalesce && n.lead.asked == n.lead.done && (m.Dirty >= dirtyMost || m.Bytes >= bytesMost || n.freeLink()) {
 		n.cut()
 	}
 	n.forget()

@@ -25,9 +25,9 @@ type (
 		Clock int64 // of the store, ms since the epoch
 	}
 	// Tick comes every few milliseconds, at least every tenth of the shortest wait.
-	// Dirty is Feed.Pending, 0 while the feed is off.
-	Tick struct{ Dirty int }
-	// Wanted says that somebody waits for acks of a round that is not cut yet.
+	// Dirty and Bytes are Feed.Backlog, 0 while the feed is off.
+	Tick struct{ Dirty, Bytes int }
+	// Wanted says that somebody waits for acks of a round, that may not be cut yet.
 	Wanted struct{}
 	// RoundCut answers a Cut. Raw is the round's frame, empty if nothing had changed.
 	RoundCut struct{ Raw []byte }

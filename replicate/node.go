@@ -37,6 +37,8 @@ const (
 	flightBytes = 256 << 10
 	// dirtyMost cuts a round though no replica's connection is free.
 	dirtyMost = 64 << 10
+	// bytesMost does so too, for long keys and values: half of what a frame may have.
+	bytesMost = maxRoundBytes / 2
 	// FenceAfter is the default of Config.FenceAfter. Sentinels send a PING a second.
 	FenceAfter = 1500 * time.Millisecond
 	// RingBytes is the default of Config.RingBytes.
@@ -130,8 +132,7 @@ func (n *Node) Step(now Time, m Message) []Effect {
 	case Tick:
 		n.onTick(m)
 	case Wanted:
-		n.lead.wanted = true
-		n.cut()
+		n.onWanted()
 	case RoundCut:
 		n.onRoundCut(m)
 	case ChunkRead:

@@ -136,6 +136,9 @@ func (n *Node) onAskedLine(l *link, text string) {
 // onPulled is the end of what an asked node had.
 func (n *Node) onPulled(l *link, f *frame) error {
 	a, err := readPulled(f)
+	if err == nil && !n.believable(a.term) {
+		err = errFrame
+	}
 	if err != nil {
 		return err
 	}

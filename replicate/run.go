@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,24 +130,30 @@ func (r *Runner) Ready(round uint64) bool {
 	if r.acked.Load() >= round {
 		return true
 	}
-	select {
-	case r.wanted <- struct{}{}:
-	default:
-	}
+	r.want()
 	return false
 }
 
 // Shipped is the number of a frame that whoever has it has a round of the feed
-// too, if that was cut. It sees to it that it soon is.
+// too, if that was cut. It sees to it that it soon is, and that replicas ack it.
 func (r *Runner) Shipped(round uint64) (number uint64, ok bool) {
-	if r.sent.Load() < round {
-		select {
-		case r.wanted <- struct{}{}:
-		default:
-		}
+	shipped := r.sent.Load() >= round
+	st := r.status.Load()
+	if !shipped || slices.ContainsFunc(st.Replicas, func(p ReplicaStatus) bool { return p.Online && p.Acked < st.Offset }) {
+		r.want()
+	}
+	if !shipped {
 		return 0, false
 	}
-	return r.status.Load().Offset, true
+	return st.Offset, true
+}
+
+// want has the loop see to acks.
+func (r *Runner) want() {
+	select {
+	case r.wanted <- struct{}{}:
+	default:
+	}
 }
 
 // Having is how many replicas are known to have all frames up to a number.
@@ -222,7 +229,8 @@ func (r *Runner) loop() {
 func (r *Runner) ticked() {
 	m, next := Tick{}, tickSlow
 	if r.node.feed {
-		m.Dirty, next = r.o.Feed.Pending(), tickFast
+		next = tickFast
+		m.Dirty, m.Bytes = r.o.Feed.Backlog()
 	}
 	r.step(m)
 	r.tick.Reset(next)

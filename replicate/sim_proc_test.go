@@ -144,7 +144,9 @@ func (p *proc) tick(wait Time) {
 			return
 		}
 		if !p.paused {
-			p.tell(Tick{Dirty: p.ship.Pending()})
+			m := Tick{}
+			m.Dirty, m.Bytes = p.ship.Backlog()
+			p.tell(m)
 			if p.w.rng.IntN(20) == 0 {
 				clock := p.clock()
 				if p.w.conf.fault == ownClock && p.doors.Role == Following {

@@ -140,7 +140,7 @@ func (s *scribe) message(what string, a args) (Message, error) {
 		state, err := ParseState(stateHead + "\n" + strings.ReplaceAll(strings.Join(a.from(1), " "), "; ", "\n") + "\nend\n")
 		return Start{State: state, Clean: a.word(0) == "clean", Clock: 1000}, err
 	case "tick":
-		return Tick{int(a.num(0))}, nil
+		return Tick{int(a.num(0)), int(a.num(1))}, nil
 	case "wanted":
 		return Wanted{}, nil
 	case "cut":

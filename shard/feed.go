@@ -45,8 +45,9 @@ type Feed struct {
 // While the round is open, refs grows; from the cut to the end of the drain,
 // saved does.
 type changeSet struct {
-	refs []ref
-	next int // refs before this one are drained
+	refs  []ref
+	bytes int // of their records when they were listed
+	next  int // refs before this one are drained
 	// saved holds copies of records, end to end, made before a later round
 	// changed them. They are the state at the cut, so they are told after refs,
 	// where a tombstone of the same key may be.
@@ -158,6 +159,7 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 			if list&bit != 0 {
 				grew = grew || cap(set.refs) == len(set.refs)
 				set.refs = append(set.refs, r)
+				set.bytes += rec.size()
 			}
 		}
 	}
@@ -170,18 +172,25 @@ func (sh *shard) markSlow(r ref, rec record, save, list byte) {
 // Pending returns the number of entries changed in the open round, at least; a
 // few are counted twice, and that all were dropped counts as one.
 func (f *Feed) Pending() int {
-	n := 0
+	n, _ := f.Backlog()
+	return n
+}
+
+// Backlog is Pending, and about how many bytes of keys and values that is; those of named limits are not counted.
+func (f *Feed) Backlog() (n, bytes int) {
 	for i := range f.store.shards {
 		sh := &f.store.shards[i]
 		sh.mu.Lock()
-		n += len(sh.feeds[f.n][f.round.Load()&1].refs)
+		set := &sh.feeds[f.n][f.round.Load()&1]
+		n += len(set.refs)
+		bytes += set.bytes
 		if i == 0 && f.cleared[f.round.Load()&1] { // under any shard's lock
 			n++
 		}
 		sh.mu.Unlock()
 	}
 	_, _, limits := f.store.limits.figures(f)
-	return n + limits
+	return n + limits, bytes
 }
 
 // Clear drops every entry, in one step for all who look, and returns the round
@@ -198,7 +207,7 @@ func (s *Store) Clear() (round uint64, dropped int) {
 // keep the arena that is about to be replaced.
 func (sh *shard) clearFeed(n int, round uint64) {
 	open, closed := &sh.feeds[n][round&1], &sh.feeds[n][(round+1)&1]
-	open.refs = open.refs[:0]
+	open.refs, open.bytes = open.refs[:0], 0
 	if len(closed.refs) > 0 && closed.arena == nil {
 		closed.arena = &sh.table.arena
 	}

@@ -301,3 +301,26 @@ func transfer(s *Store, rng *rand.Rand, from, to []byte, amount func(v uint64, p
 	}
 	tx.Put(to, 1, amount(b+n, rng.IntN(60)), 0)
 }
+
+// TestBacklog: the bytes that wait are about those of the records, and none when they were told or dropped.
+func TestBacklog(t *testing.T) {
+	s := New(Config{Shards: 4})
+	f := s.NewFeed()
+	long := strings.Repeat("v", 1000)
+	for i := range 100 {
+		put(s, fmt.Sprint("key", i), "short")
+		put(s, fmt.Sprint("key", i), long)
+	}
+	if n, bytes := f.Backlog(); n < 100 || bytes < 100*len(long) || bytes > 110*len(long) {
+		t.Errorf("%d changes of %d bytes wait", n, bytes)
+	}
+	told(f.Cut())
+	put(s, "one", long)
+	if _, bytes := f.Backlog(); bytes < len(long) || bytes > len(long)+100 {
+		t.Errorf("%d bytes wait of one", bytes)
+	}
+	s.Clear()
+	if _, bytes := f.Backlog(); bytes != 0 {
+		t.Errorf("%d bytes wait after a clear", bytes)
+	}
+}
