@@ -235,6 +235,7 @@ func (d *DB) look(now time.Time) {
 // round cuts a round and writes it. An empty one is durable as it is.
 func (d *DB) round() error {
 	w := newRoundWriter(d.h, d.o.tune, d.journal.last, &d.distinct)
+	w.chunk, w.entry, d.chunkRoom = d.chunkRoom, d.entryRoom, nil
 	var err error
 	w.rest = func(began time.Time) { d.rest(w.cut, began) }
 	n, at := d.cut(func(r *shard.Round) { err = w.drain(r) })
@@ -252,6 +253,7 @@ func (d *DB) round() error {
 		}
 		d.journal.add(c)
 	}
+	d.chunkRoom, d.entryRoom = w.chunk, w.entry
 	d.status.wrote(n, at, c)
 	return nil
 }

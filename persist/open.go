@@ -34,6 +34,8 @@ type DB struct {
 	merging      *merger // the merge under way
 	mergeSeen    int     // bytes that merges took to remember keys since the memory was last looked at
 	distinct     sketch  // of the keys in the journal, less what is being merged
+	chunkRoom    []byte  // for the chunks of the next round, and for an entry
+	entryRoom    []byte
 	started      bool
 	limitsLoaded bool
 	locked       fileID // of LOCK

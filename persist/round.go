@@ -112,6 +112,9 @@ func (w *roundWriter) commit(saved int64, keys int) (commit, error) {
 		}
 		return b.Commit(pebble.Sync)
 	})
+	if err == nil {
+		w.chunk = last[:0] // the worker is done with it
+	}
 	return c, err
 }
 
