@@ -50,7 +50,7 @@
 //
 // Planned failover: nothing is lost and nobody decides twice, if the replica that
 // is promoted has a link to the primary. One that an operator has promoted without,
-// while Sentinels do reach the primary, decides from 500 ms later on, and the primary until
+// while Sentinels do reach the primary, decides from 100 ms later on, and the primary until
 // Sentinel's word reaches it.
 //
 // Replicas become what the primary is; what the clock makes idle goes when the

@@ -309,7 +309,7 @@ var (
 )
 
 // simFound are seeds that have shown something once, each of another kind.
-var simFound = []uint64{19, 20091, 20699, 20904, 21340, 21837, 22248, 22345, 23602, 23864, 30061, 62931}
+var simFound = []uint64{19, 20091, 20699, 20904, 21340, 21837, 22248, 22345, 23602, 23864, 30061, 62931, 3960}
 
 // TestSimulation runs many lives. A seed that fails is printed, and
 //
